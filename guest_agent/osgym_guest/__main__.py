@@ -1,4 +1,4 @@
-"""Starts the guest agent: ``python3 -I -m osgym_guest``."""
+"""Entry point of the guest agent: ``python3 -I -m osgym_guest``."""
 
 from __future__ import annotations
 
@@ -15,7 +15,6 @@ from osgym_guest.app import main  # noqa: E402 - after it is back
 
 
 def run() -> int:
-    """Serve until the end; the exit code."""
     return asyncio.run(main())
 
 

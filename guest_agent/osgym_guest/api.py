@@ -1,4 +1,4 @@
-"""The endpoints of guest protocol v1."""
+"""Endpoints of guest protocol v1."""
 
 from __future__ import annotations
 
@@ -40,10 +40,10 @@ class Api:
     """Endpoints under /v1.
 
     Args:
-        identities: takes new identities, in a virtual machine only.
-        set_token: has the server demand another token.
-        await_claim: has it serve nothing but the next identity.
-        on_broken: told what went wrong when an identity was taken in part; the agent must end.
+        identities: Applies new identities; None outside virtual machines.
+        set_token: Called with the bearer token that the server demands from then on.
+        await_claim: Called to make the server refuse everything but the next identity.
+        on_broken: Called with the reason when an identity was applied in part; the agent must end.
     """
 
     def __init__(
@@ -65,7 +65,6 @@ class Api:
         self._started = time.monotonic()
 
     def register(self, router: Router) -> None:
-        """Add the endpoints."""
         longest_s = 2 * MAX_DURATION_MS / 1000 + SLACK_S
         router.add("GET", "/v1/health", self.health)
         router.add("POST", "/v1/ready", self.ready, deadline_s=MAX_READY_S + SLACK_S)
@@ -80,11 +79,11 @@ class Api:
     # ---- endpoints ----
 
     def health(self, request: Request) -> Response:
-        """How the agent is."""
+        """Return the state of the agent."""
         return Response.json(self._health(round(time.monotonic() - self._started, 3)))
 
     async def ready(self, request: Request) -> Response:
-        """The same, once the desktop is drawn and quiet."""
+        """Return the state of the agent once the desktop is drawn and quiet."""
         with _refusing():
             body = known_fields(request.json_object(), ("timeout_s",), request.path)
             timeout_s = number(body.get("timeout_s", DEFAULT_READY_S), "timeout_s", 0, MAX_READY_S)
@@ -92,7 +91,7 @@ class Api:
         return Response.json(self._health(round(time.monotonic() - self._started, 3)))
 
     async def step(self, request: Request) -> Response:
-        """Act, settle, observe; a number that was done already gets its answer again."""
+        """Act, settle and observe. A sequence number that was done already gets its answer again."""
         with _refusing():
             body = known_fields(request.json_object(), ("seq", "actions", "settle", "observe"), request.path)
             seq = sequence_number(body.get("seq"))
@@ -109,14 +108,14 @@ class Api:
         return _record(await asyncio.shield(step))
 
     async def observe(self, request: Request) -> Response:
-        """A frame as the screen is now."""
+        """Return a frame of the screen now."""
         with _refusing():
             body = known_fields(request.json_object(), ("observe",), request.path)
             options = self._look(body)
         return _record(await self._engine.observe(options))
 
     async def final(self, request: Request) -> Response:
-        """The frame after a step, once it is final."""
+        """Return the frame after a step, once it is final."""
         with _refusing():
             body = known_fields(request.json_object(), ("seq", "timeout_ms", "observe"), request.path)
             options = self._look(body)
@@ -126,17 +125,17 @@ class Api:
         return _record(await self._engine.final(seq, timeout_ms, options))
 
     async def release(self, request: Request) -> Response:
-        """Let go of every held key and button."""
+        """Release every held key and button."""
         return Response.json({"released": await self._engine.release()})
 
     async def clock(self, request: Request) -> Response:
-        """Set the desktop's wall clock, once; answered when the panel shows it."""
+        """Set the desktop's wall clock, once. The answer waits until the panel shows it."""
         with _refusing():
             await self._clock.set(request.json_object())
         return Response.json({"status": "ok"})
 
     def identity(self, request: Request) -> Response:
-        """Become another computer: what was applied, and how the agent is then."""
+        """Apply a new identity and return which of its parts changed."""
         assert self._identities is not None
         taken = self._identities.take(request.json_object())
         if taken.token:
@@ -154,7 +153,10 @@ class Api:
         return options
 
     def _settle(self) -> None:
-        """Finish what `identity` has begun. On failure the agent ends, since half an identity is unusable."""
+        """Finish an identity after its answer.
+
+        On failure the agent ends, since half an identity is unusable.
+        """
         assert self._identities is not None
         try:
             # First: an agent that is killed in between must not count from 0 as the new one.
@@ -176,7 +178,7 @@ class Api:
 
 @contextmanager
 def _refusing() -> Iterator[None]:
-    """Answer 400 to what the protocol's parsers do not accept, 409 to what the ledger does not."""
+    """Answer 400 where the protocol's parsers refuse a request, and 409 where the step ledger does."""
     try:
         yield
     except InvalidAction as exc:

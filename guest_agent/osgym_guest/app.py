@@ -1,4 +1,4 @@
-"""Composition root of the guest agent: settings, sockets, signals, life and death."""
+"""Composition root of the guest agent: settings, sockets, signals, start and end."""
 
 from __future__ import annotations
 
@@ -36,23 +36,23 @@ EXIT_BROKEN = 4
 
 @dataclass(frozen=True)
 class AgentSettings:
-    """What the environment says.
+    """Settings of the guest agent, read from its environment.
 
     Attributes:
-        listen: host:port of the TCP socket, when none is inherited (OSGYM_LISTEN).
-        inherited: a listening socket is on descriptor 3 (LISTEN_FDS=1).
-        token: bearer token that callers need (OSGYM_TOKEN).
-        generation: of the replica (OSGYM_GENERATION).
-        fbdir: directory of Xvfb's framebuffer file (OSGYM_FBDIR).
-        expect: kinds of windows a drawn desktop has (OSGYM_EXPECT, ``dock,desktop``).
-        display_wait_s: how long the X server may take to come up (OSGYM_DISPLAY_WAIT_S).
-        state_file: where the sequence number survives a restart (OSGYM_STATE_DIR or XDG_RUNTIME_DIR).
-        settle: policies laid over the built-in ones (OSGYM_SETTLE).
-        helper_warm_s: how long the accessibility helper stays unasked (OSGYM_HELPER_WARM_S, ``inf``: for
-            good, where its memory is shared with a frozen template).
-        identity_socket: of `osgym-identity`, in a virtual machine (OSGYM_IDENTITY_SOCKET).
-        settle_table: what was calibrated, as JSON (OSGYM_SETTLE_TABLE).
-        settle_trace: file to add the signals of each settle to (OSGYM_SETTLE_TRACE).
+        listen: Address host:port of the TCP socket, used when no socket is inherited (OSGYM_LISTEN).
+        inherited: A listening socket is on descriptor 3 (LISTEN_FDS=1).
+        token: Bearer token that callers need (OSGYM_TOKEN).
+        generation: Generation of the replica (OSGYM_GENERATION).
+        fbdir: Directory of Xvfb's framebuffer file (OSGYM_FBDIR).
+        expect: Kinds of windows that a drawn desktop has (OSGYM_EXPECT, ``dock,desktop``).
+        display_wait_s: Deadline for the start of the X server (OSGYM_DISPLAY_WAIT_S).
+        state_file: File that keeps the sequence number over a restart (OSGYM_STATE_DIR or XDG_RUNTIME_DIR).
+        settle: Settle policies that override the built-in ones (OSGYM_SETTLE).
+        helper_warm_s: Idle time after which the accessibility helper ends (OSGYM_HELPER_WARM_S). ``inf``
+            keeps it, which suits a frozen template that shares its memory with the clones.
+        identity_socket: Socket of `osgym-identity`, in a virtual machine (OSGYM_IDENTITY_SOCKET).
+        settle_table: Calibrated settle horizons as JSON (OSGYM_SETTLE_TABLE).
+        settle_trace: File to which the signals of each settle are appended (OSGYM_SETTLE_TRACE).
     """
 
     listen: tuple[str, int]
@@ -74,7 +74,7 @@ class AgentSettings:
         """Read the settings.
 
         Raises:
-            ValueError: one of them makes no sense.
+            ValueError: A variable has an invalid value.
         """
         host, _, port = env.get("OSGYM_LISTEN", f"127.0.0.1:{DEFAULT_PORT}").rpartition(":")
         expect = frozenset(word for word in env.get("OSGYM_EXPECT", "").split(",") if word)
@@ -100,7 +100,7 @@ class AgentSettings:
 
 
 def _listener(settings: AgentSettings) -> socket.socket:
-    """The socket to serve: the inherited one, or one of our own."""
+    """Return the inherited listening socket, or open one."""
     if settings.inherited:
         return socket.socket(fileno=LISTEN_FD)
     family = socket.AF_INET6 if ":" in settings.listen[0] else socket.AF_INET
@@ -113,12 +113,12 @@ async def _connect(
     """Open the display as soon as its X server is up.
 
     Args:
-        starter: starts programs for the agent, where it does not do that itself.
+        starter: Starts programs for the agent; None where the agent starts them itself.
 
     Raises:
-        DisplayGone: it was not within the time.
-        DisplayError: it lacks what is needed.
-        SessionUnavailable: the starter cannot be reached.
+        DisplayGone: The X server was not up within the deadline.
+        DisplayError: The X server lacks an extension that the agent needs.
+        SessionUnavailable: The starter cannot be reached.
     """
     loop = asyncio.get_running_loop()
     deadline = loop.time() + settings.display_wait_s
@@ -138,7 +138,6 @@ async def _connect(
 
 
 def _identities(settings: AgentSettings) -> Identities | None:
-    """What takes new identities, where there is somebody who can carry them out."""
     if settings.identity_socket is None:
         return None
     from osgym_guest.identity import Identities
@@ -148,9 +147,10 @@ def _identities(settings: AgentSettings) -> Identities | None:
 
 
 async def main() -> int:
-    """Serve until SIGTERM (0) or the end of the X server (3).
+    """Serve until SIGTERM (exit code 0) or the end of the X server (3).
 
-    An identity that was taken in part and a session that starts no programs end it as well (4).
+    The agent also ends after an identity that was applied in part, and with a session that starts no programs
+    (4).
     """
     try:
         settings = AgentSettings.from_environment(os.environ)

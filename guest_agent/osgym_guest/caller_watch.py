@@ -1,9 +1,9 @@
-"""Detects that a caller, which sends no more, has closed its connection instead of waiting for its answer.
+"""Detection of callers that closed their connection instead of waiting for the answer.
 
-A peer that closed its connection and one that only ended its own direction (`shutdown(SHUT_WR)`) look the
-same to a reader: both are the end of what comes. A Unix socket says which it was. Over TCP, and through a
-tunnel, only writing tells: a closed peer resets the connection. What is written is an interim answer,
-``100 Continue``, which HTTP/1.1 clients read past wherever it comes (RFC 9110, 15.2).
+A peer that closed its connection and a peer that only ended its own direction (`shutdown(SHUT_WR)`) look the
+same to a reader: both end the input. A Unix socket distinguishes them. Over TCP, and through a tunnel, only a
+write does: a closed peer resets the connection. The write is an interim answer, ``100 Continue``, which
+HTTP/1.1 clients skip at any point (RFC 9110, 15.2).
 """
 
 from __future__ import annotations
@@ -17,16 +17,16 @@ from osgym_guest.http1 import CONTINUE
 
 FIRST_PROBE_S = 0.25
 MAX_PROBE_S = 5.0
-"""Each probe waits twice as long as the one before, up to this."""
+"""Upper bound of the interval between probes, which doubles with each probe."""
 
 
 class CallerWatch:
-    """Watches a socket whose peer sends no more, until `end`.
+    """Watches the socket of a caller that has ended its own direction, until `end`.
 
     Args:
-        fd: the socket, non-blocking; nothing else is written while it is watched.
-        may_probe: whether the peer reads interim answers.
-        on_gone: called once when the peer has closed the connection.
+        fd: Non-blocking socket. Nothing else may write to it while it is watched.
+        may_probe: The peer skips interim answers.
+        on_gone: Called once when the peer has closed the connection.
     """
 
     def __init__(self, fd: int, may_probe: bool, on_gone: Callable[[], object]) -> None:
@@ -39,7 +39,7 @@ class CallerWatch:
         self._timer = asyncio.get_running_loop().call_soon(self._look)
 
     def end(self) -> None:
-        """Watch no more. Idempotent."""
+        """Stop watching. Idempotent."""
         self._timer.cancel()
 
     def _look(self) -> None:

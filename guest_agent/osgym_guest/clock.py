@@ -1,7 +1,7 @@
-"""The desktop's wall clock, where it is another one than its host's.
+"""Wall clock of the desktop, where it differs from its host's.
 
-In a container all programs share a page of memory that `osgym-view.so` (`native/view.c`) reads, so those
-that run already follow. A virtual machine has a clock of its own, which `osgym-identity` sets.
+In a container all programs share a page of memory that `osgym-view.so` (`native/view.c`) reads, so running
+programs follow a change. A virtual machine has a clock of its own, which `osgym-identity` sets.
 """
 
 from __future__ import annotations
@@ -26,7 +26,10 @@ if TYPE_CHECKING:
     from osgym_guest.identity import Identities
 
 PAGE = Path("/run/osgym/clock")
-"""Made by the session before any other program runs; blank until a clock is set."""
+"""File of the shared page.
+
+The session makes it before any other program runs; it is blank until a clock is set.
+"""
 RUNNING, FROZEN = 1, 2
 PANEL = "tint2"
 PANEL_GONE_S, PANEL_BACK_S = 1.0, 5.0
@@ -36,11 +39,11 @@ _VALUES = struct.Struct("=qq")
 
 
 class DesktopClock:
-    """Sets the clock, once.
+    """Sets the desktop's clock, once.
 
     Args:
-        identities: Asks the virtual machine's helper; None in a container.
-        page: What the programs of a container read.
+        identities: Identities of the virtual machine, whose helper sets its clock; None in a container.
+        page: File of the page that the programs of a container read.
     """
 
     def __init__(self, engine: Engine, identities: Identities | None, page: Path = PAGE) -> None:
@@ -49,7 +52,7 @@ class DesktopClock:
         self._page = page
 
     async def set(self, body: Mapping[str, Any]) -> None:
-        """Set it to what a request says: ``{"start_ns", "frozen"?}``.
+        """Set the clock as a request says: ``{"start_ns", "frozen"?}``.
 
         Raises:
             HttpError: 400 for a time out of bounds or a second call, 501 ``not_available`` where this image
@@ -86,7 +89,7 @@ class DesktopClock:
             os.close(fd)
 
     async def _redraw_panel(self) -> None:
-        """Start the panel anew: it would draw its clock at the next full minute."""
+        """Restart the panel, which would otherwise show the new time only at its next full minute."""
         pids = list(_pids_of(PANEL))
         if not pids:
             return
@@ -98,7 +101,7 @@ class DesktopClock:
             raise HttpError(504, GuestErrorCode.NOT_READY, "the panel did not come back with the new time")
 
     async def _docks(self, *, shown: bool, within_s: float) -> bool:
-        """Wait until there is a panel, or none; return whether it came to that."""
+        """Wait until a panel is shown, or none is, and return whether that happened in time."""
         ends = time.monotonic() + within_s
         while time.monotonic() < ends:
             _, _, docks, _ = await self._engine.use(lambda screen: screen.display.windows())
@@ -109,7 +112,6 @@ class DesktopClock:
 
 
 def _pids_of(name: str) -> Iterator[int]:
-    """Our processes of that name."""
     for entry in os.scandir("/proc"):
         if entry.name.isdigit():
             with contextlib.suppress(OSError):

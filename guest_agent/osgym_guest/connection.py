@@ -1,8 +1,8 @@
-"""One connection of a client, served request by request: a state machine that the event loop calls.
+"""State machine of one client connection, called by the event loop.
 
-No streams, transports or tasks stand between the socket and a handler: each is code that a cloned machine
-runs, and an emulator translates, before it has answered for the first time. What comes is read into one
-buffer; a handler that answers at once is answered in the same call.
+No streams, transports or tasks stand between the socket and a handler: a cloned machine would run their code,
+and an emulator translate it, before the first answer. Input is read into one buffer, and a handler that
+answers at once is answered in the same call.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ from osgym_guest.http1 import (
     CONTINUE,
     END_OF_HEAD,
     MAX_HEADER_BYTES,
-    Incoming,
-    SentFile,
+    FileBody,
+    RequestBody,
     answer_head,
     body_length,
     may_have_body,
@@ -38,7 +38,7 @@ _MAX_BUFFERS = 64
 
 
 class ConnectionPhase(Enum):
-    """What a connection waits for."""
+    """Event that a connection waits for."""
 
     HEAD = "a request"
     BODY = "the rest of its body"
@@ -52,19 +52,22 @@ HEAD, BODY, RUN, WRITE, DRAIN, CLOSED = ConnectionPhase
 
 
 FindRoute = Callable[[str, str, Mapping[str, str]], Route]
-"""From method, path and headers to the endpoint, if the sender may use it; raises `HttpError`."""
+"""Function from method, path and headers to the endpoint.
+
+Raises `HttpError` where the sender may not use it.
+"""
 
 
 class Connection:
-    """A connection: its socket, which it owns, and how far it is."""
+    """One connection and the socket that it owns."""
 
     def __init__(self, fd: int, find_route: FindRoute, on_ended: Callable[[Connection], None]) -> None:
-        """Take over a socket.
+        """Take ownership of a socket.
 
         Args:
-            fd: the socket, non-blocking.
-            find_route: says what serves a request.
-            on_ended: called when the connection is closed, and no handler runs for it.
+            fd: Non-blocking socket.
+            find_route: Finds the endpoint of a request.
+            on_ended: Called when the connection is closed and no handler runs for it.
         """
         self._fd = fd
         self._find_route = find_route
@@ -76,31 +79,31 @@ class Connection:
         self._peer_ended = False
         self._reading = self._writing = False
         self._keep_alive = self._unread = self._is_http10 = False
-        self._incoming: Incoming | None = None
+        self._incoming: RequestBody | None = None
         self._complete: Callable[[Body], None] | None = None
         self._task: asyncio.Task[None] | None = None
         self._late = self._ends_with_caller = False
         self._watch: CallerWatch | None = None
         self._out: list[bytes | memoryview] = []
-        self._file: SentFile | None = None
+        self._file: FileBody | None = None
         self._take_over: Callable[[int, bytes], None] | None = None
         self._drained = 0
         self._due = 0.0
         self._timer: asyncio.TimerHandle | None = None
 
     def begin(self, ahead: bytes = b"") -> None:
-        """Serve it, from what came over it already."""
+        """Start to serve, beginning with bytes that were received already."""
         self._received = ahead
         self.on_readable()
 
     def refuse(self, error: HttpError) -> None:
-        """Answer what was not read, and close when the peer has noticed."""
+        """Send an error without reading the request, and close when the peer has noticed."""
         self._keep_alive, self._unread = False, True
         self._answer(error.response())
         self._advance()
 
     def close(self) -> None:
-        """Close the socket; a handler that runs goes on. Idempotent."""
+        """Close the socket. A running handler continues. Idempotent."""
         if self._phase is CLOSED:
             return
         self._phase = CLOSED
@@ -119,7 +122,7 @@ class Connection:
             self._on_ended(self)
 
     def abort(self) -> asyncio.Task[None] | None:
-        """Close it and cancel its handler, whose task is returned."""
+        """Close the socket, cancel the running handler and return its task."""
         self.close()
         if self._task is not None:
             self._task.cancel()
@@ -128,7 +131,7 @@ class Connection:
     # ---- what the event loop calls ----
 
     def on_readable(self) -> None:
-        """Take what has come and go on as far as that goes."""
+        """Receive what the socket has and process it."""
         try:
             data = os.read(self._fd, CHUNK_BYTES if self._phase is BODY else MAX_HEADER_BYTES)
         except BlockingIOError:  # a new connection on which nothing has come yet
@@ -161,7 +164,7 @@ class Connection:
         self._advance()
 
     def _on_time(self) -> None:
-        """Time may be up for what it waits for; or that has changed since."""
+        """Handle the deadline of the current phase, unless it was moved meanwhile."""
         self._timer = None
         if self._loop.time() < self._due:
             self._timer = self._loop.call_at(self._due, self._on_time)
@@ -174,7 +177,7 @@ class Connection:
     # ---- from request to answer ----
 
     def _advance(self) -> None:
-        """Serve what was received, request by request, until something must be waited for."""
+        """Process the received bytes, request by request, until the connection must wait."""
         while self._phase is HEAD and self._received:
             end = self._received.find(END_OF_HEAD, 0, MAX_HEADER_BYTES)
             if end < 0:
@@ -200,7 +203,6 @@ class Connection:
         self._read_on(True)
 
     def _begin(self, head: bytes) -> None:
-        """Serve a request whose head has come."""
         self._keep_alive, self._unread = False, True
         try:
             method, target, headers = parse_head(head)
@@ -225,7 +227,7 @@ class Connection:
             body, self._received = self._received[:length], self._received[length:]
             run(body)
             return
-        self._incoming, self._complete = Incoming(length), run
+        self._incoming, self._complete = RequestBody(length), run
         self._phase = BODY
         self._expect(READ_TIMEOUT_S)
         self._read_on(True)
@@ -233,7 +235,7 @@ class Connection:
         self._take(data)
 
     def _take(self, data: bytes) -> None:
-        """Add to a body; run its handler when that is complete."""
+        """Append to a body, and run the handler when the body is complete."""
         assert self._incoming is not None and self._complete is not None
         try:
             self._received = self._incoming.take(data)
@@ -267,7 +269,7 @@ class Connection:
         self._answer(answer)
 
     async def _wait(self, pending: Awaitable[Response], deadline_s: float) -> None:
-        """Await a handler's answer and give it; `_on_time` cancels it at its deadline."""
+        """Await a handler and send its answer; `_on_time` cancels the handler at its deadline."""
         try:
             answer = await pending
         except asyncio.CancelledError:
@@ -292,7 +294,7 @@ class Connection:
         length = sum(map(len, parts))
         if response.file is not None:
             try:
-                self._file = SentFile(response.file)
+                self._file = FileBody(response.file)
             except OSError as exc:
                 error = HttpError(404, GuestErrorCode.NO_SUCH_FILE, f"{response.file}: {exc.strerror}")
                 self._answer(error.response())
@@ -305,7 +307,7 @@ class Connection:
             response.then()
 
     def _flush(self) -> None:
-        """Write as much as the peer takes, a chunk of a file at most; what comes after an answer."""
+        """Write as much as the peer accepts, at most one chunk of a file, and then start the next phase."""
         if self._out:
             try:
                 self._out = unsent(self._out, os.writev(self._fd, self._out[:_MAX_BUFFERS]))
@@ -341,7 +343,7 @@ class Connection:
             self.close()
 
     def _hand_over(self, take_over: Callable[[int, bytes], None]) -> None:
-        """Give the socket away, with what came ahead; the connection is over for us."""
+        """Pass the socket, and the bytes that were received ahead, to a handler; this connection ends."""
         self._phase = CLOSED
         self._read_on(False)
         if self._timer is not None:
@@ -352,7 +354,7 @@ class Connection:
     # ---- a caller that left ----
 
     def _watch_caller(self) -> None:
-        """Find out whether a caller that sends no more waits for a handler which would end with it."""
+        """Watch a caller that sends no more, if its handler ends with it."""
         if self._peer_ended and self._ends_with_caller and self._phase is RUN and self._watch is None:
             self._watch = CallerWatch(self._fd, not self._is_http10 and not self._out, self._on_gone)
 
@@ -362,7 +364,7 @@ class Connection:
             self._watch = None
 
     def _on_gone(self) -> None:
-        """Close; cancel the handler if it shall end with its caller."""
+        """Close the connection, and cancel the handler if it ends with its caller."""
         if self._ends_with_caller:
             self.abort()
         else:
@@ -387,7 +389,7 @@ class Connection:
                 self._loop.remove_writer(self._fd)
 
     def _expect(self, within_s: float) -> None:
-        """Call `_on_time` after a time, unless this is called again before. A later time costs nothing."""
+        """Schedule `_on_time`, replacing the deadline before. Moving it later costs nothing."""
         self._due = self._loop.time() + within_s
         if self._timer is not None:
             if self._timer.when() <= self._due:

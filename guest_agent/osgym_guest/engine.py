@@ -1,7 +1,7 @@
-"""Steps with sequence numbers, the watch between them, and readiness: the agent's state.
+"""State of the agent: steps with sequence numbers, the watch between steps, and readiness.
 
-The display is used by one thread at a time: its own one while there is work for it, else the event loop,
-which wakes only when the X server says that something changed.
+One thread at a time uses the display: a thread of its own while there is work for it, else the event loop,
+which wakes only when the X server reports a change.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from queue import SimpleQueue
 from typing import Any, TypeVar
 
 from osgym_guest._native import Display, DisplayGone, now_ns
-from osgym_guest.display_pulse import DisplayPulse
+from osgym_guest.display_watchdog import DisplayWatchdog
 from osgym_guest.frame_watch import FrameWatch
 from osgym_guest.http import HttpError
 from osgym_guest.screen import CapturedFrame, ImagingMissing, ScreenController
@@ -37,7 +37,7 @@ READY_QUIET_MS = 10_000.0
 
 @dataclass(frozen=True)
 class CheckedStep:
-    """One step, checked: what to do, how to wait, what to send."""
+    """One step after its checks: actions, settle options and observe options."""
 
     seq: int
     actions: list[Action]
@@ -46,19 +46,19 @@ class CheckedStep:
 
 
 class Engine:
-    """All state of the agent.
+    """State of the agent and owner of the display.
 
     Args:
-        on_gone: called once when the X server is gone.
-        expect: kinds of windows (``dock``, ``desktop``) that belong to a drawn desktop.
-        state_file: where the last sequence number survives a restart of the agent.
-        generation: of the replica; a state file of another one does not count.
+        on_gone: Called once when the X server is gone.
+        expect: Kinds of windows (``dock``, ``desktop``) that a drawn desktop has.
+        state_file: File that keeps the last sequence number over a restart of the agent.
+        generation: Generation of the replica. The state file of another generation is ignored.
 
     Attributes:
-        steps: which steps were done; its steps are futures of their answers.
+        steps: Ledger of the steps, whose entries are futures of their answers.
 
     Raises:
-        OSError: the state file cannot be written.
+        OSError: The state file cannot be written.
     """
 
     def __init__(
@@ -82,7 +82,7 @@ class Engine:
         self._windows_event = asyncio.Event()
         self._ready = asyncio.Event()
         self._final_waits = False
-        self._pulse = DisplayPulse(self._display_silent)
+        self._watchdog = DisplayWatchdog(self._display_silent)
         self._silent = False
         self._closed = False
         self.steps = StepLedger[asyncio.Future[ObservedFrame]](
@@ -101,7 +101,7 @@ class Engine:
 
     @property
     def screen(self) -> ScreenController:
-        """The display.
+        """Display of the agent.
 
         Raises:
             HttpError: 503 ``not_ready`` before the desktop is ready.
@@ -112,16 +112,16 @@ class Engine:
 
     @property
     def is_ready(self) -> bool:
-        """Whether the desktop has been drawn and quiet once."""
+        """Whether the desktop has been drawn and quiet at least once."""
         return self._ready.is_set()
 
     def close(self) -> None:
-        """Stop watching, end what runs soon, and close the display.
+        """Stop watching, interrupt running work and close the display.
 
-        Of a server that does not answer nothing is waited for: its thread ends with the process.
+        A server that does not answer is not waited for: the display's thread ends with the process.
         """
         self._closed = True
-        self._pulse.end()
+        self._watchdog.stop()
         if self._screen is not None and self._thread is not None and not self._silent:
             self._watch.pause()
             self._screen.stop()
@@ -132,36 +132,28 @@ class Engine:
             self._kept.close()
 
     def use(self, work: Callable[[ScreenController], T]) -> asyncio.Future[T]:
-        """Run blocking work on the display's thread, after what was given to it before.
+        """Run blocking work on the display's thread, after the work queued before.
 
-        A thread of our own: `ThreadPoolExecutor` takes half as long again for each step (150 µs of CPU
-        against 90 on the machine where the benchmarks run).
-
-        Returns:
-            What it returns, or raises as `HttpError`: 503 when the X server is gone, 501 when an encoding
-            is not available. Work that has begun goes on when the future is cancelled.
-
-        Raises:
-            HttpError: 503 while there is no display, 429 when too many wait.
+        The thread is not from `ThreadPoolExecutor`, which takes half as long again for each step (150 µs of
+        CPU against
         """
         future = self._admit()
         self._jobs.put((future, work))
         return future
 
     def _admit(self) -> asyncio.Future[Any]:
-        """Return the future of a job, which is to be put on the queue."""
+        """Return the future of a job that is about to be queued."""
         if self._screen is None:
             raise HttpError(503, GuestErrorCode.NOT_READY, "the X server is not up yet")
         if self._unfinished > MAX_WAITING:
             raise HttpError(429, GuestErrorCode.BUSY, f"{MAX_WAITING} calls wait for the display already")
         if not self._unfinished:
             self._watch.pause()
-            self._pulse.begin()
+            self._watchdog.start()
         self._unfinished += 1
         return self._loop.create_future()
 
     def _work(self, screen: ScreenController) -> None:
-        """What the display's thread does."""
         while (job := self._jobs.get()) is not None:
             future, work = job
             result, error = None, None
@@ -180,7 +172,7 @@ class Engine:
         elif isinstance(error, ImagingMissing):
             error = HttpError(501, GuestErrorCode.NOT_AVAILABLE, str(error))
         if not self._unfinished:
-            self._pulse.end()
+            self._watchdog.stop()
             if not self._closed:  # work that the end cut short finishes when its display is closed already
                 self._watch.resume()
         if future.cancelled():
@@ -191,13 +183,13 @@ class Engine:
             future.set_exception(error)
 
     def _display_silent(self) -> None:
-        """The X server does not answer: for the session that is the same as if it had ended."""
+        """Report an X server that does not answer, as if it had ended."""
         self._silent = True
         print("osgym_guest: the X server does not answer", file=sys.stderr)
         self._on_gone()
 
     def set_generation(self, generation: str) -> None:
-        """Count on as the replica of another generation."""
+        """Continue as the replica of another generation."""
         self._generation = generation
         if self._kept is not None and self.steps.last_seq > 0:
             self._kept.keep(generation, self.steps.last_seq)
@@ -231,10 +223,10 @@ class Engine:
             await self._windows_event.wait()
 
     async def wait_ready(self, timeout_s: float) -> None:
-        """Wait until the desktop is drawn, and quiet now.
+        """Wait until the desktop is drawn and quiet.
 
         Raises:
-            HttpError: 504 ``not_ready`` when it is not in time.
+            HttpError: 504 ``not_ready`` after the timeout.
         """
         ends = time.monotonic() + timeout_s
         was_ready = self._ready.is_set()
@@ -255,10 +247,10 @@ class Engine:
     # ---- steps ----
 
     def step(self, request: CheckedStep) -> asyncio.Future[ObservedFrame]:
-        """Act, settle, observe; of `steps` this is the next one.
+        """Act, settle and observe as the next step of `steps`.
 
         Returns:
-            The answer. Whoever awaits it shields it: a step goes on when its caller is gone.
+            Future of the answer. Shield it when awaiting: a step continues when its caller is gone.
         """
         if self._final_waits:
             self.screen.display.cancel()
@@ -272,7 +264,7 @@ class Engine:
         return future
 
     def _step(self, screen: ScreenController, request: CheckedStep, began: float) -> ObservedFrame:
-        """Do a step, on the display's thread."""
+        """Run a step on the display's thread."""
         previous = self._watch.previous()
         # From here on the step counts as done, whatever happens.
         self.steps.take(request.seq)
@@ -294,7 +286,7 @@ class Engine:
         return ObservedFrame(observation, frame.image)
 
     async def observe(self, options: ObserveOptions) -> ObservedFrame:
-        """Return a frame as the screen is now."""
+        """Return a frame of the screen now."""
         began = time.monotonic()
 
         def work(screen: ScreenController) -> ObservedFrame:
@@ -305,7 +297,9 @@ class Engine:
         return await self.use(work)
 
     async def final(self, seq: int, timeout_ms: float, options: ObserveOptions) -> ObservedFrame:
-        """Return the frame after the last step once it is final, or when the time is up or a step comes."""
+        """Return the frame after the last step: when it is final, at the timeout, or when another step
+        begins.
+        """
         began = time.monotonic()
 
         def work(screen: ScreenController) -> ObservedFrame:
@@ -325,7 +319,7 @@ class Engine:
             self._final_waits = False
 
     async def release(self) -> dict[str, list[int]]:
-        """Let go of every held key and button; return what they were."""
+        """Release every held key and button, and return them."""
         return await self.use(lambda screen: screen.input.release())
 
     def _plain(
@@ -345,14 +339,13 @@ class Engine:
 
 
 def _settle_info(policy: SettlePolicy, settled: SettleOutcome) -> SettleInfo:
-    """Return what is said of how a wait ended."""
+    """Return the description of a wait for the answer."""
     reason = SettleReason.TIMEOUT if settled.reason == "cancelled" else SettleReason(settled.reason)
     change = settled.last_change_ms
     return SettleInfo(policy, reason, round(settled.wait_ms, 3), None if change is None else round(change, 3))
 
 
 def _is_final(settled: SettleOutcome) -> bool:
-    """Whether the wait ended because the screen had come to rest."""
     return settled.reason in ("quiet", "unchanged")
 
 
@@ -369,11 +362,11 @@ def _timing(input_ms: float, settle_ms: float, frame: CapturedFrame, began: floa
 def open_screen(
     name: str | None, fbdir: str | None, make: Callable[[Display], ScreenController]
 ) -> ScreenController:
-    """Connect and read the first state.
+    """Connect to the X server and read the display's first state.
 
     Raises:
-        DisplayGone: there is no X server (yet).
-        DisplayError: it lacks what is needed.
+        DisplayGone: No X server listens (yet).
+        DisplayError: The X server lacks an extension that the agent needs.
     """
     display = Display(name, fbdir)
     try:

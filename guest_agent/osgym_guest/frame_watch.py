@@ -1,7 +1,7 @@
-"""The watch after an answer: did the frame stay final, until the next action comes?
+"""Watch after an answer: detects that the frame changed before the next action.
 
-It wakes only when the X server says that something changed, and while it keeps changing, looks again only
-after a pause. The panel and carets do not count.
+It wakes only when the X server reports a change, and while changes continue, looks again only after a pause.
+The panel and carets do not count.
 """
 
 from __future__ import annotations
@@ -17,19 +17,19 @@ EVENT_DAMAGE, EVENT_WINDOWS = 1, 2
 PAUSE_S = 0.02
 LONG_PAUSE_S = 0.2
 LONG_AFTER_S = 3.0
-"""So long after the answer, or when nobody's answer is watched, the pauses are long ones."""
+"""Time after an answer from which the pauses are long. They are also long when no answer is watched."""
 
 
 @dataclass
 class WatchedFrame:
-    """The frame of the last step, and when it was first seen to change; 0 is never."""
+    """Frame of the last step, and the time of its first change; 0 means none."""
 
     seq: int
     taken_ns: int
     changed_ns: int = 0
 
     def seen(self) -> PreviousFrame:
-        """Return what the next answer says of it."""
+        """Return the report for the next answer."""
         if not self.changed_ns:
             return PreviousFrame(self.seq, final=True)
         after_ms = max(0.0, (self.changed_ns - self.taken_ns) / 1e6)
@@ -40,9 +40,9 @@ class FrameWatch:
     """Watches one display from the event loop while no worker uses it.
 
     Args:
-        display: the display; used by this object only between `resume` and `pause`.
-        on_windows: called when windows came, went or were given to the window manager.
-        on_gone: called when the X server is gone.
+        display: Display that this object uses only between `resume` and `pause`.
+        on_windows: Called when windows came, went or were given to the window manager.
+        on_gone: Called when the X server is gone.
     """
 
     def __init__(self, display: Display, on_windows: Callable[[], None], on_gone: Callable[[], None]) -> None:
@@ -54,13 +54,12 @@ class FrameWatch:
         self.watched: WatchedFrame | None = None
 
     def resume(self) -> None:
-        """Watch from now on."""
         if not self._running:
             self._running = True
             self._arm()
 
     def pause(self) -> None:
-        """Leave the display to somebody else."""
+        """Stop using the display, so that a worker may."""
         if self._rearm is not None:
             self._rearm.cancel()
             self._rearm = None
@@ -69,26 +68,26 @@ class FrameWatch:
         self._running = False
 
     def answered(self, seq: int, taken_ns: int) -> None:
-        """A step was answered with the frame taken then: watch that one. While paused."""
+        """Watch the frame that a step was answered with. Call it only while paused."""
         self._display.watch_anew()
         self.watched = WatchedFrame(seq, taken_ns)
 
     def previous(self) -> PreviousFrame | None:
-        """What became of the last step's frame so far. While paused.
+        """Return the report about the last step's frame. Call it only while paused.
 
         Raises:
-            DisplayGone: the X server is gone.
+            DisplayGone: The X server is gone.
         """
         self._take()
         return self.watched.seen() if self.watched else None
 
     def changed(self, at_ns: int) -> None:
-        """Somebody else saw the screen change."""
+        """Record a change of the screen that somebody else saw."""
         if self.watched is not None and not self.watched.changed_ns:
             self.watched.changed_ns = at_ns
 
     def _take(self) -> int:
-        """Take in what the X server said; which events there were."""
+        """Receive the pending events of the X server and return their kinds."""
         seen, first_ns, _ = self._display.watch()
         if first_ns:
             self.changed(first_ns)

@@ -1,8 +1,8 @@
 """Requests, responses and routes of the agent's HTTP server (`osgym_guest.server`).
 
-A fault of the caller is a 4xx with the body ``{"code", "message", "details"}``. A part of the agent
-adds its endpoints in one function, ``register(router, ...)``, and imports what is heavy inside its
-handlers, at first use.
+A fault of the caller is a 4xx with the body ``{"code", "message", "details"}``. Each part of the agent adds
+its endpoints in one function, ``register(router, ...)``, and imports heavy modules inside its handlers, at
+first use.
 """
 
 from __future__ import annotations
@@ -28,18 +28,17 @@ _SPACE = " \t\n\r"
 
 
 def to_json(value: Any) -> bytes:
-    """A value as JSON."""
     return _encode(value).encode("utf-8", "replace")
 
 
 class HttpError(Exception):
-    """An answer that is not a success, raised by a handler or by the server itself.
+    """An error answer, raised by a handler or by the server itself.
 
     Attributes:
         status: HTTP status, 400 to 599.
-        code: stable name of the error.
-        message: one sentence for people.
-        details: more, as JSON.
+        code: Stable name of the error.
+        message: One sentence for people.
+        details: Further facts as JSON.
     """
 
     def __init__(
@@ -52,13 +51,13 @@ class HttpError(Exception):
         self.details = dict(details or {})
 
     def response(self) -> Response:
-        """The error as the JSON answer that all clients of the agent know."""
+        """Return the error as the JSON answer that all clients of the agent know."""
         body = {"code": self.code, "message": self.message, "details": self.details}
         return Response.json(body, status=self.status)
 
 
 def failure_response(exc: Exception) -> Response:
-    """Return the answer to a request whose handler raised; what was not meant to be raised is logged."""
+    """Return the answer to a request whose handler raised. Unexpected exceptions are logged."""
     if isinstance(exc, HttpError):
         return exc.response()
     traceback.print_exception(exc, file=sys.stderr)
@@ -75,11 +74,11 @@ class Request:
     """One request, read completely.
 
     Attributes:
-        method: upper case.
-        path: decoded path without the query.
-        query: decoded query fields; of a repeated field the last one counts.
-        headers: names in lower case.
-        body: bytes, or a read-only memory map of a temporary file when it was large.
+        method: Method in upper case.
+        path: Decoded path without the query.
+        query: Decoded query fields; the last one of a repeated field.
+        headers: Headers with names in lower case.
+        body: Bytes, or a read-only memory map of a temporary file for a large body.
     """
 
     method: str
@@ -89,7 +88,7 @@ class Request:
     body: Body = b""
 
     def json(self) -> Any:
-        """The body as JSON.
+        """Return the body as JSON.
 
         Raises:
             HttpError: 400 ``bad_json`` when it is not JSON.
@@ -104,7 +103,7 @@ class Request:
         return value
 
     def json_object(self) -> dict[str, Any]:
-        """The body as a JSON object; an empty body is an empty object.
+        """Return the body as a JSON object; an empty body is an empty object.
 
         Raises:
             HttpError: 400 ``bad_json`` when it is not a JSON object.
@@ -117,7 +116,7 @@ class Request:
         return value
 
     def form(self) -> Form:
-        """The fields and files of an urlencoded or multipart form.
+        """Return the fields and files of an urlencoded or multipart form.
 
         Raises:
             HttpError: 400 ``bad_form`` when the body is not a well-formed form.
@@ -141,11 +140,11 @@ class Response:
 
     Attributes:
         status: HTTP status.
-        headers: additional headers; Content-Length is added by the server.
-        body: bytes, or a list of buffers that are written one after the other.
-        file: when given, this file is streamed instead of `body`.
-        then: called when the answer is on its way, before any other request is served.
-        take_over: given the connection's socket, and what has come over it since, once the head is sent.
+        headers: Additional headers; the server adds Content-Length.
+        body: Bytes, or a list of buffers that are written one after the other.
+        file: File that is streamed instead of `body`.
+        then: Called when the answer is being sent, before any other request is served.
+        take_over: Called with the connection's socket, and the bytes received since, once the head is sent.
     """
 
     status: int = 200
@@ -157,32 +156,29 @@ class Response:
 
     @staticmethod
     def json(value: Any, *, status: int = 200, then: Callable[[], None] | None = None) -> Response:
-        """An answer with `value` as JSON."""
         return Response(status, {"Content-Type": "application/json"}, to_json(value), then=then)
 
     @staticmethod
     def text(value: str, *, status: int = 200) -> Response:
-        """An answer with `value` as UTF-8 text."""
         return Response(status, {"Content-Type": "text/plain; charset=utf-8"}, value.encode())
 
     @staticmethod
     def data(value: bytes, content_type: str = "application/octet-stream") -> Response:
-        """An answer with raw bytes."""
         return Response(200, {"Content-Type": content_type}, value)
 
     @staticmethod
     def stream(path: Path, content_type: str = "application/octet-stream") -> Response:
-        """An answer with the bytes of a file, streamed."""
+        """Return an answer that streams a file."""
         return Response(200, {"Content-Type": content_type}, file=path)
 
 
 Handler = Callable[[Request], Response | Awaitable[Response]]
-"""A function that answers at once, or a coroutine function."""
+"""Function that answers at once, or a coroutine function."""
 
 
 @dataclass(frozen=True)
 class Route:
-    """One endpoint: its handler, the largest body it takes, its deadline, whether it ends with its caller."""
+    """One endpoint: handler, largest body, deadline, and whether the handler ends with its caller."""
 
     handler: Handler
     max_body: int
@@ -191,7 +187,7 @@ class Route:
 
 
 class Router:
-    """Exact method and path to handler."""
+    """Endpoints by method and exact path."""
 
     def __init__(self) -> None:
         self._routes: dict[str, dict[str, Route]] = {}
@@ -210,11 +206,11 @@ class Router:
 
         Args:
             method: HTTP method, upper case.
-            path: exact path, such as ``/v1/step``.
-            handler: may raise `HttpError`.
-            max_body: a larger body is refused with 413, unread.
-            deadline_s: a handler that takes longer is cancelled and answered with 504 ``deadline``.
-            ends_with_caller: the handler is cancelled when its caller closes the connection.
+            path: Exact path, such as ``/v1/step``.
+            handler: Function of the request; may raise `HttpError`.
+            max_body: Largest body; a larger one is refused unread with 413.
+            deadline_s: Time after which the handler is cancelled and answered with 504 ``deadline``.
+            ends_with_caller: The handler is cancelled when its caller closes the connection.
         """
         methods = self._routes.setdefault(path, {})
         if method in methods:
@@ -222,7 +218,7 @@ class Router:
         methods[method] = Route(handler, max_body, deadline_s, ends_with_caller)
 
     def find(self, method: str, path: str) -> Route:
-        """The endpoint of a request.
+        """Return the endpoint of a request.
 
         Raises:
             HttpError: 404 ``not_found`` or 405 ``method_not_allowed``.

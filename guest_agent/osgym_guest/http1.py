@@ -1,4 +1,4 @@
-"""How HTTP/1.1 looks on the wire: heads of requests, bodies, heads of answers. Every length is bounded."""
+"""HTTP/1.1 on the wire: heads of requests, bodies, heads of answers. Every length is bounded."""
 
 from __future__ import annotations
 
@@ -40,10 +40,10 @@ _REASONS = {
 
 
 def parse_head(head: bytes) -> tuple[str, str, dict[str, str]]:
-    """Method in upper case, target, and headers with names in lower case.
+    """Return the method in upper case, the target, and the headers with names in lower case.
 
     Args:
-        head: without the empty line at its end.
+        head: Head without the empty line at its end.
 
     Raises:
         HttpError: 400 ``bad_request``.
@@ -64,15 +64,15 @@ def parse_head(head: bytes) -> tuple[str, str, dict[str, str]]:
 
 
 def may_have_body(headers: Mapping[str, str]) -> bool:
-    """Whether something that belongs to the request may follow its head."""
+    """Return whether bytes that belong to the request may follow its head."""
     return headers.get("content-length", "0") != "0" or "transfer-encoding" in headers
 
 
 def body_length(headers: Mapping[str, str], limit: int) -> int:
-    """Bytes that follow the head.
+    """Return the number of bytes that follow the head.
 
     Raises:
-        HttpError: 411 or 400 when nobody can tell, 413 when they are more than `limit`.
+        HttpError: 411 or 400 when the length is unknown, 413 when it exceeds `limit`.
     """
     if headers.get("transfer-encoding", "identity").lower() != "identity":
         raise HttpError(
@@ -89,7 +89,7 @@ def body_length(headers: Mapping[str, str], limit: int) -> int:
 
 
 def answer_head(response: Response, length: int, keep_alive: bool) -> bytes:
-    """Status line and headers of an answer with a body of `length` bytes."""
+    """Return status line and headers of an answer with a body of `length` bytes."""
     lines = [f"HTTP/1.1 {response.status} {_REASONS.get(response.status, 'Status')}"]
     lines += [f"{name}: {value}" for name, value in response.headers.items()]
     if response.take_over is not None:
@@ -99,12 +99,12 @@ def answer_head(response: Response, length: int, keep_alive: bool) -> bytes:
     return "\r\n".join(lines).encode("latin-1", "replace")
 
 
-class Incoming:
-    """A body on its way in; above `SPOOL_BYTES` it goes to an unlinked temporary file, not into memory.
+class RequestBody:
+    """Body of a request while it arrives. Above `SPOOL_BYTES` it goes to an unlinked temporary file.
 
     Attributes:
-        left: bytes still to come.
-        spooled: whether it goes to a file.
+        left: Number of bytes still to come.
+        spooled: The body goes to a file.
     """
 
     def __init__(self, length: int) -> None:
@@ -115,7 +115,7 @@ class Incoming:
         self._spool: IO[bytes] | None = None
 
     def take(self, data: bytes) -> bytes:
-        """Add what has come; what belongs to the next request is returned."""
+        """Append received bytes, and return those that belong to the next request."""
         mine, rest = data[: self.left], data[self.left :]
         self.left -= len(mine)
         if not self.spooled:
@@ -129,7 +129,7 @@ class Incoming:
         return rest
 
     def body(self) -> Body:
-        """All of it: bytes, or a read-only memory map."""
+        """Return the whole body: bytes, or a read-only memory map."""
         if self._spool is None:
             return b"".join(self._parts)
         self._spool.flush()
@@ -138,19 +138,18 @@ class Incoming:
         return mapped
 
     def close(self) -> None:
-        """Let go of the file."""
         if self._spool is not None:
             self._spool.close()
 
 
-class SentFile:
-    """A file that is sent as a body, read chunk by chunk.
+class FileBody:
+    """File that is sent as a body, read chunk by chunk.
 
     Attributes:
-        left: bytes still to be read.
+        left: Number of bytes still to be read.
 
     Raises:
-        OSError: it cannot be opened.
+        OSError: The file cannot be opened.
     """
 
     def __init__(self, path: Path) -> None:
@@ -158,10 +157,10 @@ class SentFile:
         self.left = os.fstat(self._fd).st_size
 
     def next_chunk(self, most: int) -> list[bytes | memoryview]:
-        """Return what to send next; nothing at the end, when the file is closed.
+        """Return the next chunk; an empty list at the end, when the file is closed.
 
         Raises:
-            OSError: it cannot be read, or became shorter.
+            OSError: The file cannot be read, or became shorter.
         """
         if self.left == 0:
             self.close()
@@ -173,14 +172,13 @@ class SentFile:
         return [chunk]
 
     def close(self) -> None:
-        """Close it. Idempotent."""
         if self._fd >= 0:
             os.close(self._fd)
             self._fd = -1
 
 
 def unsent(parts: list[bytes | memoryview], sent: int) -> list[bytes | memoryview]:
-    """What is left of some buffers after their first `sent` bytes."""
+    """Return what is left of some buffers after their first `sent` bytes."""
     for number, part in enumerate(parts):
         if sent < len(part):
             return [memoryview(part)[sent:], *parts[number + 1 :]]

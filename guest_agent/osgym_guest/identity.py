@@ -1,10 +1,10 @@
-"""Who this guest is, in a virtual machine: all clones wake up as the one they were cloned from.
+"""Identity of a guest in a virtual machine: every clone wakes up with the identity of its template.
 
-The host says who each is (`POST /v1/identity`). What needs root is done by `osgym-identity`, a resident
-process behind a unix socket (`native/identity.c`); token and generation are the agent's own. They
-survive a restart of the agent in a file of the session's folder in memory.
+The host sends each clone its own (`POST /v1/identity`). `osgym-identity`, a resident root process behind a
+unix socket (`native/identity.c`), applies it; token and generation are the agent's own. A file in the
+session's memory folder keeps them over a restart of the agent.
 
-Each clone does this once, with cold code: there is nothing to await, to connect to or to open on the way.
+Each clone does this once, with cold code: so nothing is awaited, connected to or opened on the way.
 """
 
 from __future__ import annotations
@@ -30,9 +30,9 @@ MAX_GENERATION = 2**53
 MAX_TOKEN_CHARS = 256
 HELPER_TIMEOUT_S = 5
 FILE_BYTES = 1024
-"""More than any identity's text."""
+"""Size of the file, which exceeds the text of any identity."""
 PARTS = ("seed", "hostname", "machine_id", "boot_id", "time")
-"""What the helper does, in the order of its answer."""
+"""Parts that the helper applies, in the order of its answer."""
 
 _MAGIC = b"OSGYMID1"
 _REQUEST = struct.Struct("<8sq64s40s40s64s")
@@ -46,9 +46,10 @@ _FIELDS = ("generation", "token", "hostname", "machine_id", "boot_id", "seed", "
 
 @dataclass(frozen=True)
 class GuestIdentity:
-    """What the host says; every part but the generation may be left out (empty, 0).
+    """Identity that the host sends. Every part but the generation may be left out (empty, 0).
 
-    Without a token it is the identity of a template about to be frozen: it has nothing that opens a clone.
+    An identity without a token is that of a template that is about to be frozen: it has nothing that opens a
+    clone.
     """
 
     generation: int
@@ -60,13 +61,13 @@ class GuestIdentity:
     time_ns: int
 
     def packet(self) -> bytes:
-        """The request to the helper, which judges the texts."""
+        """Return the request to the helper, which checks the texts."""
         texts = (self.hostname.encode(), self.machine_id.encode(), self.boot_id.encode())
         return _REQUEST.pack(_MAGIC, self.time_ns, *texts, self.seed)
 
 
 def parse_identity(body: Mapping[str, Any]) -> GuestIdentity:
-    """Read the request's body.
+    """Parse the body of the request.
 
     Raises:
         HttpError: 400 when a field is unknown, missing or of the wrong kind.
@@ -109,11 +110,11 @@ def _text(body: Mapping[str, Any], name: str, most: int) -> str:
 
 @dataclass(frozen=True)
 class AssumedIdentity:
-    """The identity that was taken last.
+    """Identity that was applied last.
 
     Attributes:
-        own_clock: The clock was set to another time than the host's, which identities leave alone from then
-            on: a child of a fork goes on with its parent's.
+        own_clock: The clock was set to another time than the host's. Later identities leave it alone, so that
+            the child of a fork continues with its parent's time.
     """
 
     generation: int
@@ -123,11 +124,11 @@ class AssumedIdentity:
 
 
 class Identities:
-    """Takes identities one after the other.
+    """Applies identities one after the other.
 
     Args:
-        helper: socket of `osgym-identity`.
-        file: in memory (tmpfs), where the last one survives a restart of the agent.
+        helper: Socket of `osgym-identity`.
+        file: File in memory (tmpfs) that keeps the last identity over a restart of the agent.
     """
 
     def __init__(self, helper: Path, file: Path | None) -> None:
@@ -138,22 +139,24 @@ class Identities:
         self.last = _read(self._kept)
 
     def take(self, body: Mapping[str, Any]) -> AssumedIdentity:
-        """Become what the body of a request says.
+        """Apply the identity in the body of a request.
 
         Raises:
-            HttpError: as `parse_identity` and `assume` say.
+            HttpError: As `parse_identity` and `assume` document.
         """
         return self.assume(parse_identity(body))
 
     def assume(self, identity: GuestIdentity) -> AssumedIdentity:
-        """Become this one, up to `settle`; the same again changes nothing. Blocks while the helper works.
+        """Apply an identity, up to `settle`.
 
-        A late request of an older identity cannot come this far: its token is no longer accepted.
-        Numbers are not compared, since a checkpoint may go on at a host that counts lower.
+        The same identity again changes nothing. Blocks while the helper works.
+
+        A late request of an older identity cannot come this far: its token is no longer accepted. Numbers are
+        not compared, since a checkpoint may continue at a host that counts lower.
 
         Raises:
-            HttpError: 409 ``stale_identity`` when this generation was given another token already, 400
-                for texts that make no sense, 503 ``no_identity_helper`` when the helper does not answer.
+            HttpError: 409 ``stale_identity`` when this generation was given another token already, 400 for
+                invalid texts, 503 ``no_identity_helper`` when the helper does not answer.
         """
         last = self.last
         if last is not None and identity.generation == last.generation:
@@ -177,10 +180,10 @@ class Identities:
         return self.last
 
     def set_clock(self, time_ns: int) -> None:
-        """Set the machine's clock to another time than its host's, for it and for its children.
+        """Set the machine's clock to another time than its host's, for this machine and its children.
 
         Raises:
-            HttpError: 503 when the helper does not answer or may not.
+            HttpError: 503 when the helper does not answer or lacks the permission.
         """
         packet = GuestIdentity(0, "", "", "", "", b"", time_ns).packet()
         for errors in (self._ask(packet), self._ask(_GO)):
@@ -191,13 +194,13 @@ class Identities:
             _write(self._kept, self.last)
 
     def settle(self) -> None:
-        """Do what is left of it: the host name and the clock, for which others wait; and keep it.
+        """Apply the slow parts, host name and clock, and save the identity.
 
-        For the moment between the answer's way to the host and the next request: journal and init wake up
-        by it, and would run before the answer is out.
+        Call it between the answer to the host and the next request: host name and clock wake up journal and
+        init, which would run before the answer is out.
 
         Raises:
-            HttpError: 503; the helper could do it a moment ago. The identity is forgotten.
+            HttpError: 503 when the helper no longer answers. The identity is forgotten.
         """
         if self.last is not None:
             _write(self._kept, self.last)
@@ -212,13 +215,13 @@ class Identities:
             raise
 
     def close(self) -> None:
-        """Let go of the helper; it is found again when it is needed."""
+        """Close the connection to the helper, which opens again when it is needed."""
         if self._socket is not None:
             self._socket.close()
             self._socket = None
 
     def _ask(self, packet: bytes) -> list[int]:
-        """What the helper says of each part.
+        """Return the helper's result for each part.
 
         Raises:
             HttpError: 503 when it does not answer.
@@ -239,10 +242,10 @@ class Identities:
         return errors
 
     def _exchange(self, packet: bytes) -> bytes:
-        """Ask on the connection, which is kept: a clone finds it open.
+        """Send a packet over the connection, which stays open so that a clone finds it open.
 
         Raises:
-            OSError: the helper does not run, or did not answer in time.
+            OSError: The helper does not run, or did not answer in time.
         """
         if self._socket is None:
             self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
@@ -257,7 +260,7 @@ class Identities:
 
 
 def _map(file: Path) -> mmap.mmap:
-    """The file as memory: changed without a system call, and there after the end of the agent."""
+    """Map the file into memory, so that a change takes no system call and survives the agent."""
     fd = os.open(file, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     try:
         os.ftruncate(fd, FILE_BYTES)
@@ -269,7 +272,7 @@ def _map(file: Path) -> mmap.mmap:
 
 
 def _read(kept: mmap.mmap | None) -> AssumedIdentity | None:
-    """The identity of before the agent's restart; None when it cannot be read."""
+    """Return the identity of before the agent's restart; None when it cannot be read."""
     try:
         last = json.loads(kept[:].rstrip(b"\0")) if kept is not None else None
         return (
@@ -284,7 +287,7 @@ def _read(kept: mmap.mmap | None) -> AssumedIdentity | None:
 
 
 def _write(kept: mmap.mmap | None, taken: AssumedIdentity | None) -> None:
-    """Keep it, for the agent's own user only; or forget what was kept.
+    """Save an identity for the agent's own user only, or clear the file.
 
     A new file and its rename would be a tenth of all that an emulated clone computes until it answers.
     """

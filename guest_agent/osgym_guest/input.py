@@ -1,4 +1,4 @@
-"""Carries actions out on the display, exactly: no easing, nothing random, nothing left out."""
+"""Execution of actions on the display: no easing, nothing random, nothing left out."""
 
 from __future__ import annotations
 
@@ -15,17 +15,20 @@ from osgym_protocol.pointer import DOUBLE_CLICK_S, drag_motions, separation_s
 
 WHEEL_UP, WHEEL_DOWN, WHEEL_LEFT, WHEEL_RIGHT = 4, 5, 6, 7
 BETWEEN_PRESSES_S = 0.002
-"""Between presses of one button or key: Chromium takes two clicks of one millisecond (X's unit) for the same,
-and SDL takes a key pressed less than 2 ms after its release for autorepeat, which games ignore."""
+"""Pause between presses of one button or key.
+
+Chromium takes two clicks in one millisecond (X's unit) for the same, and SDL takes a key pressed less than 2
+ms after its release for autorepeat, which games ignore.
+"""
 
 
 class Input:
-    """Keyboard and pointer of one display, and what is held on them.
+    """Keyboard and pointer of one display, and the keys and buttons that are held.
 
     Args:
-        display: where the input goes.
-        drained: waits, within a bound, until the applications have worked off the events so far.
-        reader: the program that texts are typed into.
+        display: Display that receives the input.
+        drained: Waits, within a bound, until the applications have processed the events so far.
+        reader: Program into which texts are typed.
     """
 
     def __init__(self, display: Display, drained: Callable[[], None], reader: TextReader) -> None:
@@ -33,11 +36,11 @@ class Input:
         self._drained = drained
         self.keyboard = Keyboard(display, drained, reader)
         self.stopping = threading.Event()
-        """Ends waits at once when it is set."""
+        """Event that ends all waits at once."""
         self._held_keys: dict[int, int] = {}
         self._held_buttons: list[int] = []
         self._last_click: tuple[int, int, int, float] | None = None
-        """Button, place and time (monotonic, in seconds) of the last press that a click or a drag made."""
+        """Button, place and time (monotonic, in seconds) of the last press by a click or a drag."""
 
     @property
     def held(self) -> dict[str, list[int]]:
@@ -45,15 +48,15 @@ class Input:
         return {"keys": list(self._held_keys), "buttons": list(self._held_buttons)}
 
     def perform(self, action: act.Action, following: act.Action | None = None) -> None:
-        """Do one checked action; when it returns the X server has taken all of it.
+        """Execute one checked action; the X server has received all of it on return.
 
         Args:
-            action: what to do.
-            following: action that comes next in the same list.
+            action: Action to execute.
+            following: Action that comes next in the same list.
 
         Raises:
-            KeyboardError: a symbol cannot be typed on this keyboard.
-            DisplayGone: the X server is gone.
+            KeyboardError: A symbol cannot be typed on this keyboard.
+            DisplayGone: The X server is gone.
         """
         match action:
             case act.Click():
@@ -88,7 +91,7 @@ class Input:
         self._display.sync()
 
     def release(self) -> dict[str, list[int]]:
-        """Let go of everything that is held; what it was."""
+        """Release every held key and button, and return them."""
         held = self.held
         for code in self._held_keys.values():
             self._display.key(code, False)
@@ -118,7 +121,7 @@ class Input:
             self.stopping.wait(BETWEEN_PRESSES_S)
 
     def _drag(self, action: act.Drag) -> None:
-        """Press at the first point of the path, go through the others, release at the last."""
+        """Press at the first point of the path, move through the others, release at the last."""
         first = action.path[0]
         self._display.motion(*first)
         pressed = self._press_chord(action.modifiers)
@@ -133,7 +136,7 @@ class Input:
             self._release_chord(pressed)
 
     def _move(self, at: act.Point, *, goes_on: bool = False) -> None:
-        """Move the pointer; while a button is held, as a drag does, and with its stops unless it goes on."""
+        """Move the pointer. While a button is held, move as a drag does, with its stops unless it goes on."""
         if self._held_buttons and not goes_on:
             x, y, _ = self._display.pointer()
             self._pull(((x, y), at))
@@ -143,8 +146,8 @@ class Input:
     def _pull(self, path: tuple[act.Point, ...]) -> None:
         """Move along a path with a button down, waiting for the applications where they have to follow.
 
-        Drag and drop is a conversation: the source begins it at a motion, and it answers, as the target does,
-        only to further motions. One motion onto the target is too few (seen in Chromium and GTK).
+        In drag and drop the source starts at a motion, and source and target answer only to further motions.
+        One motion onto the target is too few (seen in Chromium and GTK).
         """
         for point, is_awaited in drag_motions(path):
             self._display.motion(*point)
@@ -152,7 +155,7 @@ class Input:
                 self._drained()
 
     def _separate_from_last_click(self, button: int) -> None:
-        """Wait until a press here is no longer taken for one more click of the click before."""
+        """Wait until a press here no longer counts as one more click of the click before."""
         last = self._last_click
         if last is None or last[0] != button:
             return
@@ -179,7 +182,7 @@ class Input:
         self._release_chord(pressed)
 
     def _press_chord(self, keysyms: tuple[int, ...]) -> list[int]:
-        """Press keys in order, with Shift where a symbol needs it; the codes that were pressed."""
+        """Press keys in order, with Shift where a symbol needs it, and return the pressed codes."""
         if not keysyms:
             return []
         pressed: list[int] = []
@@ -203,8 +206,9 @@ class Input:
     def _release_keys(self, pressed: list[int]) -> None:
         """Release the modifiers before the last key.
 
-        A window manager's passive grab of Alt+Tab lasts while Tab is down. So it is told of Alt's release
-        however late it takes the key, and not the window below: its list of windows does not stay open.
+        A window manager's passive grab of Alt+Tab lasts while Tab is down. So the window manager sees Alt's
+        release however late it takes the key, the window below does not, and the list of windows does not
+        stay open.
         """
         self._release_chord([*pressed[-1:], *pressed[:-1]])
 

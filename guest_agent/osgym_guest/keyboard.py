@@ -1,16 +1,16 @@
-"""The keyboard: which key types which symbol, and keys of our own for what the layout lacks.
+"""Keyboard: maps symbols to keys, and gives spare keys the symbols that the layout lacks.
 
-The pool is the longest run of neighbouring key codes that the layout leaves free or gives to
-multimedia keys only. A symbol that no key of the layout types, whichever of its groups is in use, is put on
-one of them, two symbols to a code (plain and with Shift), and stays there until the code is
-needed for another, so text in one script remaps once. A run, because each request makes every client and
-the window manager read the keyboard map anew: one request changes all codes in between.
+The pool of spare keys is the longest run of neighbouring key codes that the layout leaves free or gives to
+multimedia keys only. A symbol that no key of the layout types, in any of its groups, is put on a code of the
+pool, two symbols to a code (plain and with Shift). It stays there until the code is needed for another, so
+text in one script remaps once. The pool is a run because each request makes every client and the window
+manager read the keyboard map anew, and one request changes all codes in between.
 
-Applications look at the keyboard map when they come to a key press, not when it happened. So a code is
-given to another symbol only after the applications have worked off what was typed, and used only after
-they have worked off the change; the caller's `drained` waits for that.
+Applications look at the keyboard map when they process a key press, not when it happened. So a code is given
+to another symbol only after the applications have processed what was typed, and used only after they have
+processed the change; the caller's `drained` waits for that.
 
-Where a text waits for its reader says `osgym_guest.typing_pace`.
+`osgym_guest.typing_pace` decides where a text waits for its reader.
 """
 
 from __future__ import annotations
@@ -24,30 +24,31 @@ from osgym_protocol.keysyms import KEYSYMS, char_keysym
 SHIFT, CAPS_LOCK = KEYSYMS["Shift_L"], KEYSYMS["Caps_Lock"]
 LOCK_MASK = 2
 GROUP_SHIFT, GROUP_MASK = 13, 3
-"""Where the state of the keyboard has the number of the layout's group in use (X Keyboard Extension)."""
+"""Bits of the keyboard's state that hold the number of the layout's group in use (X Keyboard Extension)."""
 LEVELS = 2
 MAX_POOL_CODES = 48
 FIRST_MULTIMEDIA, LAST_MULTIMEDIA = 0x10080000, 0x1008FFFF
 FIRST_ACTION, LAST_ACTION = 0x1008FE00, 0x1008FEFF
 """Symbols at which the X server acts itself, such as the change of the console at Ctrl+Alt+F1."""
 LOWEST_POOL_CODE = 9
-"""Some clients take the lowest code, 8, for "no key"."""
+"""Lowest code of the pool. Some clients take code 8 for "no key"."""
 POSITION_CODES = frozenset([124, 141, 143, 145, 150, 151, 164, 166, 167, 180, 181, 225])
-"""Chromium acts on the position of these keys (power, copy, paste, cut, sleep, wake, favourites, back,
-forward, home, reload, search; evdev codes), whatever symbol is on them: found by trying all codes."""
+"""Keys on whose position Chromium acts, whatever symbol is on them (power, copy, paste, cut, sleep, wake,
+favourites, back, forward, home, reload, search; evdev codes), found by trying all codes.
+"""
 
 
 class KeyboardError(RuntimeError):
-    """The layout and the pool together cannot type a symbol."""
+    """A symbol that neither the layout nor the pool can type."""
 
 
 def choose_pool(first: int, rows: list[list[int]], modifiers: Iterable[int]) -> range:
-    """The longest run of codes that no ordinary key is on.
+    """Return the longest run of codes that no ordinary key uses.
 
     Args:
-        first: the code of the first row.
-        rows: symbols of each code.
-        modifiers: codes of modifier keys, which are never taken (nor are POSITION_CODES).
+        first: Code of the first row.
+        rows: Symbols of each code.
+        modifiers: Codes of modifier keys, which are never used (nor are POSITION_CODES).
     """
     taken = POSITION_CODES.union(modifiers)
     ordinary: dict[int, int] = {}
@@ -75,10 +76,10 @@ def symbols_of_group(row: list[int], group: int) -> list[int]:
     nothing of groups (no X Keyboard Extension) take the others for those of the first one.
 
     Args:
-        row: what the core protocol says of the key: two symbols of the first group, two of the second, then
-            two of each further group. A key with more than two symbols in a group has them in between, at no
-            fixed place.
-        group: from 0.
+        row: Symbols that the core protocol reports for the key: two of the first group, two of the second,
+            then two of each further group. A key with more than two symbols in a group has them in between,
+            at no fixed place.
+        group: Number of the group, from 0.
     """
     first, second = row[:LEVELS], row[LEVELS : 2 * LEVELS]
     if group == 0:
@@ -95,9 +96,9 @@ class Keyboard:
     """Keys of one display.
 
     Args:
-        display: where the keys are pressed.
-        drained: waits until the applications have worked off the events sent so far.
-        reader: the program that texts are typed into.
+        display: Display whose keys are pressed.
+        drained: Waits until the applications have processed the events sent so far.
+        reader: Program into which texts are typed.
     """
 
     def __init__(self, display: Display, drained: Callable[[], None], reader: TextReader) -> None:
@@ -107,7 +108,7 @@ class Keyboard:
         self._layout: dict[int, tuple[int, int]] = {}
         self._pool = range(0)
         self._held: dict[int, list[int]] = {}
-        """Symbols on the codes of the pool that are ours now; the longest unused code first."""
+        """Symbols on the codes of the pool, the least recently used code first."""
         self._original: dict[int, list[int]] = {}
         self._where: dict[int, tuple[int, int]] = {}
         self._used_since_drain: set[int] = set()
@@ -116,7 +117,7 @@ class Keyboard:
         self._is_locked = False
 
     def load(self) -> None:
-        """Read the state of the keyboard, and the layout unless we have it and nobody has changed it."""
+        """Read the state of the keyboard, and the layout unless it is unchanged."""
         state = self._display.pointer()[2]
         self._is_locked = bool(state & LOCK_MASK)
         group = state >> GROUP_SHIFT & GROUP_MASK
@@ -143,12 +144,13 @@ class Keyboard:
         self._loaded = True
 
     def key(self, keysym: int) -> tuple[int, int]:
-        """Code and level (0 plain, 1 with Shift) that type a symbol, by the layout that was loaded last.
+        """Return code and level (0 plain, 1 with Shift) that type a symbol, by the layout that was loaded
+        last.
 
-        A code is remapped if need be.
+        A code of the pool is remapped if need be.
 
         Raises:
-            KeyboardError: there is no code for it.
+            KeyboardError: No code is left for the symbol.
         """
         found = self._find(keysym)
         if found is None:
@@ -165,7 +167,6 @@ class Keyboard:
         return found
 
     def press(self, code: int, down: bool) -> None:
-        """Press or release a key by its code."""
         self._display.key(code, down)
         if down:
             self._used_since_drain.add(code)
@@ -174,7 +175,7 @@ class Keyboard:
         """Type a text exactly, whatever the layout and Caps Lock are.
 
         Raises:
-            KeyboardError: there is no key code for a symbol that needs one.
+            KeyboardError: A symbol needs a key code and none is left.
         """
         self.load()
         shift_code, _ = self.key(SHIFT)
@@ -196,7 +197,7 @@ class Keyboard:
         self.press(code, False)
 
     def _parts(self, text: str) -> list[str]:
-        """Cut a text where the pool cannot hold all its symbols at once."""
+        """Split a text into parts whose symbols fit into the pool."""
         capacity = len(self._pool) * LEVELS
         parts: list[str] = []
         start, missing = 0, set[str]()
@@ -211,7 +212,7 @@ class Keyboard:
         return parts
 
     def _type_part(self, text: str, shift_code: int, pace: TypingPace) -> None:
-        """Type a part of a text whose symbols the pool can hold."""
+        """Type one part of a text."""
         keysyms = {char_keysym(char): None for char in text}
         needed = [keysym for keysym in keysyms if self._find(keysym) is None]
         if needed:
@@ -234,10 +235,10 @@ class Keyboard:
             self._display.key(shift_code, False)
 
     def _assign(self, keysyms: list[int], keep: set[int]) -> None:
-        """Put symbols on codes of the pool: free ones, then those that were not used for longest.
+        """Assign symbols to codes of the pool: to free codes, then to the least recently used ones.
 
         Raises:
-            KeyboardError: the pool is too small.
+            KeyboardError: The pool is too small.
         """
         wanted = -(-len(keysyms) // LEVELS)
         codes = [code for code in self._pool if code not in self._held]
@@ -266,7 +267,7 @@ class Keyboard:
         self._drained()
 
     def _send(self, codes: Iterable[int]) -> None:
-        """Tell the X server about some codes of the pool, in one request."""
+        """Send the symbols of some codes of the pool to the X server, in one request."""
         low, high = min(codes), max(codes)
         symbols: list[int] = []
         for code in range(low, high + 1):
@@ -276,7 +277,7 @@ class Keyboard:
         self._display.sync()
 
     def restore(self) -> None:
-        """Give the codes of the pool their own symbols again."""
+        """Restore the original symbols of the pool's codes."""
         if not self._held:
             return
         self._drained()

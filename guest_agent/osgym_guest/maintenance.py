@@ -1,4 +1,4 @@
-"""Endpoints that prepare a virtual machine for being frozen, with rights that its desktop lacks."""
+"""Endpoints that prepare a virtual machine for freezing, with permissions that its desktop lacks."""
 
 from __future__ import annotations
 
@@ -13,20 +13,19 @@ class Maintenance:
     """Endpoints under /v1/maintenance.
 
     Args:
-        starter: the connection to `osgym-session`, which has the rights.
+        starter: Connection to `osgym-session`, which has the permissions.
     """
 
     def __init__(self, starter: SessionStarter) -> None:
         self._starter = starter
 
     def register(self, router: Router) -> None:
-        """Add the endpoints."""
         deadline_s = MAINTENANCE_S + SLACK_S
         router.add("POST", "/v1/maintenance/free_caches", self.free_caches, deadline_s=deadline_s)
         router.add("POST", "/v1/maintenance/trim_disk", self.trim_disk, deadline_s=deadline_s)
 
     async def free_caches(self, request: Request) -> Response:
-        """Have the kernel drop its caches of files."""
+        """Make the kernel drop its page cache."""
         try:
             await self._starter.free_caches()
         except OSError as exc:
@@ -34,7 +33,7 @@ class Maintenance:
         return Response.json({"status": "ok"})
 
     async def trim_disk(self, request: Request) -> Response:
-        """Tell the disk which blocks hold nothing, and the caller how many MiB that are."""
+        """Discard the unused blocks of the disk and return their size in MiB."""
         try:
             trimmed_mib = await self._starter.trim_disk()
         except OSError as exc:

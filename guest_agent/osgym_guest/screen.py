@@ -1,4 +1,4 @@
-"""The display and all that is done on it, by one thread at a time."""
+"""Display of the agent: actions, settling and frames, by one thread at a time."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ from osgym_protocol.settle_table import kind_of
 
 DRAIN_MS = 1000.0
 BETWEEN_MS = 1000.0
-MAX_CROWDING = 10.0
+MAX_CPU_CONTENTION = 10.0
 DIALOG_MS = 3000.0
-"""A timer of 150 ms and what it does took over a second with twenty busy processes beside it."""
+"""Time for a dialog's timer. A timer of 150 ms took over a second with twenty busy processes beside it."""
 DIALOG_TOTAL_MS = 6000.0
-"""Time that the waits for timers of dialogs may take together in a step: an animation in one never ends."""
+"""Total time per step for the timers of dialogs; an animation in a dialog never ends."""
 
 RULE_OF = {
     SettlePolicy.EXACT: "exact",
@@ -31,16 +31,16 @@ RULE_OF = {
     SettlePolicy.CERTAIN: "final",
     SettlePolicy.FIXED: "exact",
 }
-"""The rule of `settle.json` that each policy follows; a fixed pause looks at none."""
+"""Rule of `settle.json` that each policy follows; a fixed pause follows none."""
 
 
 class ImagingMissing(RuntimeError):
-    """An encoding or size was asked for that needs Pillow, and it is not installed."""
+    """An encoding or size needs Pillow, which is not installed."""
 
 
 @dataclass(frozen=True)
 class CapturedFrame:
-    """A captured frame: what is said of it, and the encoded image."""
+    """A captured frame: its metadata and the encoded image."""
 
     info: FrameInfo
     image: bytes
@@ -51,7 +51,7 @@ class CapturedFrame:
 
 @dataclass(frozen=True)
 class ActionsOutcome:
-    """What a list of actions came to."""
+    """Outcome of a list of actions."""
 
     results: list[ActionResult]
     failed_index: int | None
@@ -60,12 +60,12 @@ class ActionsOutcome:
 
 
 class ScreenController:
-    """Act, settle and observe on one display. Blocking; callers run it on one thread at a time.
+    """Acts, settles and observes on one display. Blocking; callers run it on one thread at a time.
 
     Args:
-        display: the open display.
-        policies: how to settle.
-        trace: a file to which each settle's signals are added, for measurements.
+        display: Open display.
+        policies: Settle policies.
+        trace: File to which each settle's signals are appended, for measurements.
     """
 
     def __init__(self, display: Display, policies: Policies, trace: str | None = None) -> None:
@@ -79,12 +79,12 @@ class ScreenController:
         display.begin()
 
     def stop(self) -> None:
-        """End what runs on the display soon; for the end of the agent."""
+        """Interrupt the work on the display, at the end of the agent."""
         self.input.stopping.set()
         self.display.cancel()
 
     def act(self, actions: list[Action], options: SettleOptions) -> ActionsOutcome:
-        """Do the actions up to the first that fails, then settle."""
+        """Execute the actions up to the first that fails, then settle."""
         began = now_ns()
         self.display.begin()
         results: list[ActionResult] = []
@@ -113,7 +113,7 @@ class ScreenController:
         return ActionsOutcome(results, failed, settled, (ended - began) / 1e6)
 
     def observe(self, options: ObserveOptions) -> CapturedFrame:
-        """Capture the screen and encode what was asked for.
+        """Capture the screen and encode the image that was asked for.
 
         Raises:
             ImagingMissing: Pillow is needed and absent.
@@ -168,16 +168,16 @@ class ScreenController:
         return with_options(self._policies.rules[name], quiet_ms=None, max_ms=max_ms, pause_ms=None)
 
     def _between(self, before: Action) -> None:
-        """Between two actions of a list: until the first has been worked off."""
+        """Wait between two actions of a list until the applications have processed the first."""
         self._follow("between", BETWEEN_MS, after_keys=isinstance(before, (Type, Key, KeyState)))
 
     def _drained(self) -> None:
-        """Within an action: the same, with a tighter bound."""
+        """Wait likewise within an action, with a tighter bound."""
         self.display.sync()
         self._follow("between", DRAIN_MS)
 
     def _wait_read(self, max_s: float) -> None:
-        """Within a text: until the keys typed so far were read and acted on."""
+        """Wait within a text until the keys typed so far were read and processed."""
         self.display.sync()
         self._follow("typed", max_s * 1000, after_keys=True)
 
@@ -187,44 +187,44 @@ class ScreenController:
         return window, is_dialog or is_awaited
 
     def _follow(self, name: str, max_ms: float, *, after_keys: bool = False) -> None:
-        """Wait until the applications have followed the input so far.
+        """Wait until the applications have processed the input so far.
 
-        Dialogs complete names and check them by timers after the last key, so there these are waited for too:
-        GTK's file dialog loses an Enter that comes within some 150 ms of the name.
+        Dialogs complete names and check them by timers after the last key, so these timers are waited for as
+        well: GTK's file dialog loses an Enter that comes within some 150 ms of the name.
 
         Args:
-            name: of the rule.
-            max_ms: when the wait ends at the latest, but for the timers of dialogs.
-            after_keys: whether the input was typed.
+            name: Name of the rule.
+            max_ms: Bound of the wait, without the timers of dialogs.
+            after_keys: The input was typed.
         """
         rule = self._limited(name, max_ms)
         in_dialog = after_keys and self._dialog_left_ms > 0 and self.display.receiver()[1]
         if in_dialog:
             rule = self._limited("dialog", min(DIALOG_MS, self._dialog_left_ms))
         elif name == "typed":
-            rule = replace(rule, idle_ms=rule.idle_ms * crowding())
+            rule = replace(rule, idle_ms=rule.idle_ms * cpu_contention())
         began_ns = now_ns()
         settle(self.display, rule, began_ns)
         if in_dialog:
             self._dialog_left_ms -= (now_ns() - began_ns) / 1e6
 
 
-def crowding() -> float:
-    """Return how many threads of the machine want each of its processors now, from 1 to `MAX_CROWDING`.
+def cpu_contention() -> float:
+    """Return the number of runnable threads per processor of the machine, from 1 to `MAX_CPU_CONTENTION`.
 
-    What a key wakes up last, the kernel's own thread between a terminal and its shell, waits behind them and
-    is seen nowhere, so quiet has to last for longer.
+    A key may wake up the kernel's own thread between a terminal and its shell, which waits behind them and
+    shows up nowhere, so the quiet time has to be longer.
     """
     try:
         with open("/proc/loadavg", "rb") as file:  # noqa: PTH123 (no pathlib on this way)
             wanting = int(file.read().split()[3].split(b"/")[0])
     except (OSError, ValueError, IndexError):
         return 1.0
-    return min(MAX_CROWDING, max(1.0, wanting / (os.cpu_count() or 1)))
+    return min(MAX_CPU_CONTENTION, max(1.0, wanting / (os.cpu_count() or 1)))
 
 
 def _encode(display: Display, options: ObserveOptions) -> tuple[bytes, int, int]:
-    """The last captured frame as an image file, its width and height.
+    """Return the last captured frame as an image file, its width and height.
 
     Raises:
         ImagingMissing: Pillow is needed and absent.

@@ -1,8 +1,8 @@
-"""A small HTTP/1.1 server on asyncio: just what the guest agent needs, bounded everywhere.
+"""HTTP/1.1 server on asyncio with the functions that the guest agent needs, and bounds everywhere.
 
-Every replica pays for this process, so there is no framework. Headers, bodies, the number of
-connections and the time of each request have limits. Large bodies reach the handler as a read-only
-memory map of an unlinked temporary file, so an upload does not grow the process.
+Every replica pays for this process, so there is no framework. Headers, bodies, the number of connections and
+the time of each request have limits. Large bodies reach the handler as a read-only memory map of an unlinked
+temporary file, so an upload does not grow the process.
 """
 
 from __future__ import annotations
@@ -29,9 +29,9 @@ class Server:
     """Serves a router on listening sockets until it is closed.
 
     Args:
-        router: the endpoints.
-        token: when not empty, each request must carry it as a bearer token.
-        max_connections: connections beyond are answered with 503 and closed.
+        router: Endpoints.
+        token: Bearer token that each request must carry; empty for none.
+        max_connections: Number of connections; further ones are answered with 503 and closed.
     """
 
     def __init__(self, router: Router, *, token: str = "", max_connections: int = MAX_CONNECTIONS):
@@ -47,11 +47,11 @@ class Server:
         self._authorization = b"Bearer " + token.encode() if token else b""
 
     def await_claim(self) -> None:
-        """Serve nothing but the next identity from now on, and ask that for no token: there is none."""
+        """Refuse everything but the next identity from now on, and accept that without a token."""
         self._unclaimed = True
 
     def listen(self, listener: socket.socket) -> None:
-        """Serve a bound socket, which is the server's from now on; in the running event loop."""
+        """Serve a bound socket, whose ownership passes to the server, in the running event loop."""
         listener.setblocking(False)
         if listener.family != socket.AF_UNIX:  # what is accepted inherits it
             listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
@@ -62,7 +62,7 @@ class Server:
         self._accept_on(listener)
 
     async def close(self) -> None:
-        """Stop listening, close all connections and cancel what is still being served."""
+        """Stop listening, close all connections and cancel all running handlers."""
         loop = asyncio.get_running_loop()
         while self._listeners:
             listener = self._listeners.pop()
@@ -72,10 +72,10 @@ class Server:
         await asyncio.gather(*tasks, return_exceptions=True)
 
     def _find_route(self, method: str, path: str, headers: Mapping[str, str]) -> Route:
-        """The endpoint of a request, if its sender may use it.
+        """Return the endpoint of a request, if its sender may use it.
 
         Raises:
-            HttpError: 401 without the token, or while there is none; 404 and 405 as `Router.find` says.
+            HttpError: 401 without the token, or while there is none; 404 and 405 as `Router.find` documents.
         """
         if self._unclaimed:
             if method != "POST" or path != IDENTITY_PATH:

@@ -1,14 +1,14 @@
-"""The settle policies: parameters and horizons as data, one place for all of them.
+"""Settle policies: parameters and horizons as data.
 
-`data/settle.json` holds them; a file named by OSGYM_SETTLE, or /etc/osgym/settle.json of the image,
-is laid over it, so an image can say what its applications need.
+`data/settle.json` holds them; a file named by OSGYM_SETTLE, or /etc/osgym/settle.json of the image, is laid
+over it, so an image can say what its applications need.
 
 Parameters of a policy:
-    idle_ms: nobody was at work for so long (a group of processes may use `cpu_share` of that time)
-        and nobody runs or waits for the disk now.
-    horizon_ms: no application's main thread wakes by its own timeout before this, counted from the
-        end of the action. `horizons` has other values by process name, at most 64 of them: a number, or an
-        object with this one, `change_horizon_ms` and `window_horizon_ms`, the policy's own where not said.
+    idle_ms: time without work of any process (a group of processes may use `cpu_share` of it), with no
+        process running or waiting for the disk at its end.
+    horizon_ms: no application's main thread wakes by its own timeout before this, counted from the end of the
+        action. `horizons` has other values by process name, at most 64 of them: a number, or an object with
+        this one, `change_horizon_ms` and `window_horizon_ms`, the policy's own where not said.
     change_horizon_ms: the same, counted from the last change of the screen; 0 is off.
     window_horizon_ms: the same, counted from the last window (menus and dialogs too) that came, went or
         became the active one; 0 is off.
@@ -16,18 +16,19 @@ Parameters of a policy:
         however long after the action that was; 0 is off.
     reply_ms: an X client whose main thread waits for one descriptor only waits for an answer (of the X
         server, of D-Bus, of a helper); for so long that is work; 0 is off.
-    call_ms: a program that the agent started some seconds ago, and whose main thread waits for one
-        descriptor or for a thread of its own, waits for an answer (of D-Bus, of a server that starts) before
-        it shows its window. For so long that is work; 0 is off. Sockets that accept connections do not count,
-        nor does a program that has a window: it waits for its user.
-    panel_ms: the panel counts, as applications do, for so long after the wait began and after the last
-        window that came, went or became the active one; 0 is off. It shows a new window after the window.
-    damage_quiet_ms: the screen has not changed for so long; 0 is off.
-    burner_quiet_ms: the same, used while somebody burns the processor without end.
-    turn_ms: how often all this is looked at.
+    call_ms: a program that the agent started some seconds ago, and whose main thread waits for one descriptor
+        or for a thread of its own, waits for an answer (of D-Bus, of a server that starts) before it shows
+        its window. For so long that is work; 0 is off. Sockets that accept connections do not count, nor does
+        a program that has a window: it waits for its user.
+    panel_ms: time after the start of the wait for which the panel counts as applications do, and after the
+        last window that came, went or became the active one; 0 is off. It shows a new window after the
+        window.
+    damage_quiet_ms: time without a change of the screen; 0 is off.
+    burner_quiet_ms: the same, used while a process burns the processor without end.
+    turn_ms: interval of the checks.
     check_threads: whether to look for running threads.
 
-`ready` is no policy: laid over `exact`, it is the rule for desktops at rest, as they are before a first frame
+`ready` is no policy: it overrides `exact` as the rule for desktops at rest, as they are before a first frame
 and before they are cloned. No step waits by it.
 
 The host may give a table besides (OSGYM_SETTLE_TABLE, made by `osgym settle calibrate`): `exact` then counts
@@ -54,7 +55,7 @@ REASONS = ("quiet", "timeout", "unchanged", "fixed", "cancelled")
 
 @dataclass(frozen=True)
 class SettleRule:
-    """Parameters of one policy; see the module's text."""
+    """Parameters of one policy; the module's docstring explains them."""
 
     idle_ms: float
     cpu_share: float
@@ -74,7 +75,7 @@ class SettleRule:
     pause_ms: float = -1.0
 
     def numbers(self) -> dict[str, float]:
-        """Return all but the horizons, by name, as the native core takes them (`OG_RULE_NUMBERS`)."""
+        """Return all parameters but the horizons, as the native core takes them (`OG_RULE_NUMBERS`)."""
         return {name: getattr(self, name) for name in _NUMBERS}
 
 
@@ -83,7 +84,7 @@ _NUMBERS = tuple(each.name for each in fields(SettleRule) if each.name != "horiz
 
 @dataclass(frozen=True)
 class SettleOutcome:
-    """How a wait ended; `last_change_ms` counts from the end of the input."""
+    """Outcome of a wait; `last_change_ms` counts from the end of the input."""
 
     reason: str
     wait_ms: float
@@ -94,7 +95,9 @@ class SettleOutcome:
 
 @dataclass(frozen=True)
 class Policies:
-    """All rules by name, and what they share; `exact` has others for kinds of action, where calibrated."""
+    """All rules by name, and their shared values; a calibrated `exact` has one rule for each kind of
+    action.
+    """
 
     rules: Mapping[str, SettleRule]
     threads: tuple[str, ...]
@@ -104,10 +107,10 @@ class Policies:
 
 
 def load_policies(overlay: Path | None) -> Policies:
-    """Read the policies of the package with `overlay` laid over them.
+    """Read the policies of the package, overridden by those of `overlay`.
 
     Raises:
-        ValueError: a file has unknown or wrong parameters.
+        ValueError: A file has unknown or wrong parameters.
     """
     data = json.loads((Path(__file__).parent / "data" / "settle.json").read_text())
     if overlay is None and SYSTEM_FILE.exists():
@@ -126,10 +129,10 @@ def load_policies(overlay: Path | None) -> Policies:
 
 
 def with_table(policies: Policies, text: str) -> Policies:
-    """Lay a calibrated table, as JSON, over `exact`.
+    """Override `exact` by a calibrated table, given as JSON.
 
     Raises:
-        ValueError: it is malformed, or has too many programs beside those that have horizons already.
+        ValueError: It is malformed, or has too many programs beside those that have horizons already.
     """
     table = parse_table(json.loads(text))
     exact = policies.rules["exact"]
@@ -137,7 +140,7 @@ def with_table(policies: Policies, text: str) -> Policies:
 
 
 def _of_kind(rule: SettleRule, table: Table, kind: ActionKind) -> SettleRule:
-    """A rule with the table's horizons for one kind of action; those of windows stay."""
+    """Return a rule with the table's horizons for one kind of action; those of windows stay."""
     horizons = {name: (first, second, third) for name, first, second, third in rule.horizons}
     for program, kinds in table.items():
         if found := kinds.get(kind):
@@ -149,10 +152,11 @@ def _of_kind(rule: SettleRule, table: Table, kind: ActionKind) -> SettleRule:
 
 
 def _horizons(raw: Mapping[str, Any], own: Mapping[str, Any]) -> tuple[tuple[str, float, float, float], ...]:
-    """Process name, cut to what the kernel keeps of it, and its horizons in the order of `HORIZONS`.
+    """Return process names, cut to what the kernel keeps of them, and their horizons in the order of
+    `HORIZONS`.
 
     Raises:
-        ValueError: there are too many, or one is unknown.
+        ValueError: There are too many, or one is unknown.
     """
     if len(raw) > MAX_HORIZONS:
         raise ValueError(f"{len(raw)} programs have horizons of their own, at most {MAX_HORIZONS} may")
@@ -175,7 +179,7 @@ def _lay_over(base: dict[str, Any], over: Mapping[str, Any]) -> None:
 
 
 def settle(display: Display, rule: SettleRule, since_ns: int, trace: str | None = None) -> SettleOutcome:
-    """Wait by a rule; `display.begin()` was called before the input, which ended at `since_ns`."""
+    """Wait by a rule. `display.begin()` was called before the input, which ended at `since_ns`."""
     reason, wait_ms, last_change_ms, turns, cpu_us = display.settle(
         since_ns=since_ns,
         numbers=rule.numbers(),
@@ -189,7 +193,7 @@ def settle(display: Display, rule: SettleRule, since_ns: int, trace: str | None 
 def with_options(
     rule: SettleRule, *, quiet_ms: float | None, max_ms: float, pause_ms: float | None
 ) -> SettleRule:
-    """A rule with what a request says laid over it."""
+    """Return a rule that is overridden by the options of a request."""
     return replace(
         rule,
         idle_ms=rule.idle_ms if quiet_ms is None else quiet_ms,

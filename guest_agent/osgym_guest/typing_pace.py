@@ -1,4 +1,4 @@
-"""Where a text that is typed waits for the program that reads it.
+"""Pauses within a typed text, at which the program that reads it is waited for.
 
 Characters that only add to a text are typed as fast as the X server takes them: programs read them in their
 order. Keys that act (Enter, Tab, Escape, Backspace, Delete) may change who reads, and may come too early: a
@@ -18,18 +18,18 @@ from dataclasses import dataclass
 from osgym_protocol.keysyms import ACTING
 
 LAST_OF_ONE_UNIT = "\uffff"
-"""The last character that UTF-16 writes in one unit."""
+"""Last character that UTF-16 writes in one unit."""
 READ_S, READ_LEAST_S, READ_TOTAL_S = 1.0, 0.01, 5.0
-"""Bounds of the waits within a text: of one, of one when their sum is used up, and of their sum."""
+"""Bounds of the waits within a text: of one, of one after their sum is used up, and of their sum."""
 
 
 @dataclass(frozen=True, slots=True)
 class TextReader:
-    """The program that a text is typed into.
+    """Program into which a text is typed.
 
     Attributes:
-        look: returns the active window, and whether it is a dialog, a terminal or LibreOffice's.
-        wait: waits, for so many seconds at most, until the keys pressed so far were read and acted on.
+        look: Returns the active window, and whether it is a dialog, a terminal or LibreOffice's.
+        wait: Waits, for at most the given seconds, until the keys pressed so far were read and processed.
     """
 
     look: Callable[[], tuple[int, bool]]
@@ -40,8 +40,8 @@ class TypingPace:
     """Waits within one text.
 
     Args:
-        text: the whole text.
-        reader: who reads it.
+        text: Whole text.
+        reader: Program that reads it.
     """
 
     def __init__(self, text: str, reader: TextReader) -> None:
@@ -49,13 +49,13 @@ class TypingPace:
         self._reader = reader
         self._at = 0
         self._window = 0
-        """The active window when the last key that acted was pressed."""
+        """Active window at the last press of a key that acts."""
         self._is_plain = False
-        """A key that acted has changed nothing but the text: no other is waited for."""
+        """A key that acts has changed nothing but the text, so the others are not waited for."""
         self._left_s = READ_TOTAL_S
 
     def before_next(self) -> None:
-        """Wait before the next character of the text if its reader must first act on those before."""
+        """Wait before the next character of the text if its reader must first process those before."""
         at, self._at = self._at, self._at + 1
         acted = at > 0 and self._text[at - 1] in ACTING
         # LibreOffice puts a character of two UTF-16 units before those that it still collects

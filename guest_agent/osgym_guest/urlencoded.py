@@ -45,7 +45,7 @@ def unquote(text: str, *, plus: bool = False) -> str:
 
 
 def parse_urlencoded(text: str) -> dict[str, str]:
-    """Fields of an urlencoded text; of a repeated field the last one counts."""
+    """Return the fields of an urlencoded text; the last one of a repeated field."""
     fields: dict[str, str] = {}
     for pair in text.split("&"):
         if pair:
@@ -55,16 +55,16 @@ def parse_urlencoded(text: str) -> dict[str, str]:
 
 
 def split_query(target: str) -> tuple[str, dict[str, str]]:
-    """Path and query fields of a request target."""
+    """Return path and query fields of a request target."""
     path, _, query = target.partition("?")
     return unquote(path), parse_urlencoded(query) if query else {}
 
 
 def parse_multipart(body: bytes | mmap.mmap, content_type: str) -> Form:
-    """Fields and files of a multipart body; file contents are views, not copies.
+    """Return fields and files of a multipart body; file contents are views, not copies.
 
     Raises:
-        ValueError: the body is not well-formed multipart/form-data.
+        ValueError: The body is not well-formed multipart/form-data.
     """
     boundary = _parameter(content_type, "boundary")
     if not boundary:
@@ -108,7 +108,7 @@ def _disposition(head: bytes) -> str:
 
 
 def _parameter(value: str, name: str) -> str | None:
-    """A parameter of a header value such as ``form-data; name="a"``."""
+    """Return a parameter of a header value such as ``form-data; name="a"``."""
     at = 0
     while True:
         at = value.find(";", at)

@@ -24,7 +24,7 @@ from osgym_guest.http import HttpError, Router
 from osgym_guest.osworld import process
 from osgym_guest.osworld.process import start
 from osgym_guest.osworld.session import DesktopSession
-from osgym_guest.reach.execute import Executions, Order
+from osgym_guest.reach.execute import CommandSpec, Executions
 from osgym_guest.server import Server
 
 END_S = 10.0
@@ -209,7 +209,7 @@ async def test_a_command_with_a_number_waits_for_callers_that_ask_again(
 ) -> None:
     """For a while: a lost connection is no end. Then it ends, and whoever still asks is told."""
     executions = Executions(session, abandoned_s=0.5)
-    order = Order(("/bin/sh", "-c", TYPING.format(home=home)), False, 60.0, home, (), b"")
+    order = CommandSpec(("/bin/sh", "-c", TYPING.format(home=home)), False, 60.0, home, (), b"")
     first = asyncio.create_task(executions.run("r", order))
     await until(lambda: len(running(home)) == 1, "it runs")
     first.cancel()

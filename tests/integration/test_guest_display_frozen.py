@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 from tests.support.guest_rig import Desktop, GuestFault, desktop
 
-from osgym_guest.display_pulse import DisplayPulse
+from osgym_guest.display_watchdog import DisplayWatchdog
 from osgym_protocol.guest_api import EXIT_DISPLAY_GONE
 
 NOTICED_S = 5.0
@@ -54,21 +54,21 @@ def test_work_that_takes_long_is_no_frozen_server(rig: Desktop) -> None:
 
 async def test_only_a_server_that_can_be_asked_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """One elsewhere is left alone, one that is gone is told by its connections, one that is mute ends."""
-    monkeypatch.setattr("osgym_guest.display_pulse.PATIENCE_S", 0.05)
-    monkeypatch.setattr("osgym_guest.display_pulse.SILENT_S", 0.5)
+    monkeypatch.setattr("osgym_guest.display_watchdog.PATIENCE_S", 0.05)
+    monkeypatch.setattr("osgym_guest.display_watchdog.SILENT_S", 0.5)
     silent = asyncio.Event()
     for name in ("", "elsewhere:0", ":987654"):
-        pulse = DisplayPulse(silent.set, name)
-        pulse.begin()
+        watchdog = DisplayWatchdog(silent.set, name)
+        watchdog.start()
         await asyncio.sleep(0.3)
-        pulse.end()
+        watchdog.stop()
     assert not silent.is_set()
     with socket.socket(socket.AF_UNIX) as mute:
         mute.bind(str(tmp_path / "mute"))
         mute.listen(8)
-        pulse = DisplayPulse(silent.set, ":0")
-        pulse._path = str(tmp_path / "mute")
-        pulse.begin()
+        watchdog = DisplayWatchdog(silent.set, ":0")
+        watchdog._path = str(tmp_path / "mute")
+        watchdog.start()
         async with asyncio.timeout(10):
             await silent.wait()
-        pulse.end()
+        watchdog.stop()

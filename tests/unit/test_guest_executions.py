@@ -24,13 +24,13 @@ async def test_a_command_that_was_cancelled_before_it_began_spoils_no_other(
             await asyncio.Event().wait()
         return dict(answer)
 
-    class Order:  # all of an order that `run` reads; hence the ignores below
+    class CommandSpec:  # all of an order that `run` reads; hence the ignores below
         def __init__(self, stdin: bytes) -> None:
             self.stdin = stdin
 
     monkeypatch.setattr(execute, "_run", run)
     executions = execute.Executions(None, abandoned_s=0.0)  # type: ignore[arg-type]  # no session is used
-    first = asyncio.ensure_future(executions.run("first", Order(b"x")))  # type: ignore[arg-type]
+    first = asyncio.ensure_future(executions.run("first", CommandSpec(b"x")))  # type: ignore[arg-type]
     await begun.wait()
     first.cancel()
     with contextlib.suppress(asyncio.CancelledError):
@@ -40,4 +40,4 @@ async def test_a_command_that_was_cancelled_before_it_began_spoils_no_other(
     with contextlib.suppress(asyncio.CancelledError):
         await execution.work
     assert execution.work.cancelled()
-    assert await executions.run("second", Order(b"")) == answer  # type: ignore[arg-type]
+    assert await executions.run("second", CommandSpec(b"")) == answer  # type: ignore[arg-type]

@@ -1,7 +1,7 @@
-"""The endpoints of OSWorld's guest server, so that its controllers work against our replicas unchanged.
+"""Endpoints of OSWorld's guest server, so that its controllers work with our replicas unchanged.
 
-`register` only names them; a handler's module is imported when its endpoint is first called, since
-most replicas need few of them and every replica pays for what is loaded.
+`register` only names them. A handler's module is imported when its endpoint is first called, since most
+replicas need few of them and every replica pays for what is loaded.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ MAX_JSON_BYTES = 8 << 20
 
 @dataclass(frozen=True)
 class OsworldEndpoint:
-    """Where an endpoint's handler is: ``async def name(context, request) -> Response`` in `module`."""
+    """Location of a handler: ``async def name(context, request) -> Response`` in `module`."""
 
     method: str
     path: str
@@ -77,13 +77,13 @@ def register(
     """Add OSWorld's endpoints to a router.
 
     Args:
-        router: the agent's router.
-        desktop: the screen and the pointer.
-        session: where commands run; by default the agent's own environment.
-        helper_warm_s: how long the accessibility helper stays unasked.
+        router: Router of the agent.
+        desktop: Screen and pointer.
+        session: Environment in which commands run; by default the agent's own.
+        helper_warm_s: Idle time after which the accessibility helper ends.
 
     Returns:
-        What the endpoints share; close it when the agent ends.
+        Context that the endpoints share; close it when the agent ends.
     """
     context = OsworldContext(desktop, session or DesktopSession.from_environment(os.environ), helper_warm_s)
     add_endpoints(router, context)
@@ -91,7 +91,7 @@ def register(
 
 
 def add_endpoints(router: Router, context: OsworldContext) -> None:
-    """Add OSWorld's endpoints, and nothing else, to a router."""
+    """Add OSWorld's endpoints to a router for an existing context."""
     for endpoint in ENDPOINTS:
         router.add(
             endpoint.method,
@@ -116,6 +116,6 @@ def _handler(endpoint: OsworldEndpoint, context: OsworldContext) -> Handler:
 
 
 def error(status: int, message: str, code: str = "failed") -> Response:
-    """An error with all the field names that OSWorld's clients look at."""
+    """Return an error with all the field names that OSWorld's clients read."""
     body = {"status": "error", "message": message, "error": message, "code": code}
     return Response.json(body, status=status)

@@ -1,4 +1,4 @@
-"""``/terminal`` and ``/accessibility``: asked of the helper, and only when there is something to ask."""
+"""``/terminal`` and ``/accessibility``, answered by the helper, which starts only when it is needed."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _SILENT_TERMINALS = ("xterm", "uxterm", "urxvt", "rxvt", "lxterm")
 
 
 def is_terminal(instance: str, class_name: str) -> bool:
-    """Whether a window of this WM_CLASS is a terminal whose text can be read."""
+    """Return whether a window of this WM_CLASS is a terminal whose text can be read."""
     names = (instance.lower(), class_name.lower())
     if any(name in _SILENT_TERMINALS for name in names):
         return False
@@ -27,7 +27,7 @@ def is_terminal(instance: str, class_name: str) -> bool:
 
 
 async def terminal(context: OsworldContext, request: Request) -> Response:
-    """Text of the focused terminal, or null; without a terminal in front it takes no helper."""
+    """Return the text of the focused terminal, or null. Without a terminal in front no helper starts."""
     try:
         window = await context.windows.active()
         text = None
@@ -40,7 +40,7 @@ async def terminal(context: OsworldContext, request: Request) -> Response:
 
 
 async def accessibility(context: OsworldContext, request: Request) -> Response:
-    """The tree as XML; what could not be read in time is marked ``partial="true"``.
+    """Return the tree as XML. Parts that could not be read in time are marked ``partial="true"``.
 
     The query may set ``deadline_s``: the time for each application.
     """

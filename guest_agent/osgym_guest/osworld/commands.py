@@ -17,7 +17,6 @@ CHECK_TIMEOUT_S = 5.0
 
 
 async def execute(context: OsworldContext, request: Request) -> Response:
-    """Run a command to its end."""
     data = request.json_object()
     command, shell = fields.command(data, context.session)
     try:
@@ -28,7 +27,7 @@ async def execute(context: OsworldContext, request: Request) -> Response:
 
 
 async def execute_verified(context: OsworldContext, request: Request) -> Response:
-    """Run a command to its end, then wait until what it should bring about is there."""
+    """Run a command to its end, then wait until its expected effect is there."""
     data = request.json_object()
     command, shell = fields.command(data, context.session)
     verification = data.get("verification") or {}
@@ -60,7 +59,7 @@ async def execute_verified(context: OsworldContext, request: Request) -> Respons
 
 
 async def launch(context: OsworldContext, request: Request) -> Response:
-    """Start a command and do not wait for it."""
+    """Start a command without waiting for it."""
     command, shell = fields.command(request.json_object(), context.session)
     try:
         await start(command, context.session, shell=shell)
@@ -93,7 +92,7 @@ def _code(exc: Exception) -> str:
 
 
 async def _holds(context: OsworldContext, verification: dict[str, Any]) -> bool:
-    """Whether all that is asked for is there; a check that fails is not."""
+    """Return whether all expected effects are there; a check that fails counts as absent."""
     title = verification.get("window_exists")
     if title is not None:
         try:

@@ -1,4 +1,4 @@
-"""``/setup/download_file``: a file from the network, where the replica has one."""
+"""``/setup/download_file``: downloads a file, where the replica has a network."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ MAX_BYTES = 2 << 30
 
 
 async def download_file(context: OsworldContext, request: Request) -> Response:
-    """Fetch a URL over HTTP into a file; a file that cannot be had whole is not left behind."""
+    """Download a URL into a file. A file that cannot be loaded completely is removed."""
     data = request.json_object()
     if not data.get("url") or not data.get("path"):
         return Response.text("Path or URL not supplied!", status=400)

@@ -1,4 +1,4 @@
-"""Reading the fields of a request; what is missing or of the wrong kind is a 400 that says so."""
+"""Fields of a request. A missing field, or one of the wrong kind, is a 400 that names it."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from osgym_guest.osworld.session import DesktopSession
 
 
 def text(data: dict[str, Any], name: str) -> str:
-    """A required, non-empty string."""
+    """Return a required, non-empty string."""
     value = data.get(name)
     if not isinstance(value, str) or not value:
         raise bad(f"{name} is required, as a string")
@@ -20,7 +20,7 @@ def text(data: dict[str, Any], name: str) -> str:
 
 
 def number(data: dict[str, Any], name: str, default: float, *, low: float, high: float) -> float:
-    """An optional number between `low` and `high`."""
+    """Return an optional number between `low` and `high`."""
     value = data.get(name, default)
     if isinstance(value, bool) or not isinstance(value, (int, float)) or not low <= value <= high:
         raise bad(f"{name} must be a number from {low:g} to {high:g}")
@@ -28,7 +28,7 @@ def number(data: dict[str, Any], name: str, default: float, *, low: float, high:
 
 
 def flag(data: dict[str, Any], name: str) -> bool:
-    """An optional boolean; the strings that people write for one count as well."""
+    """Return an optional boolean, also from the strings that people write for one."""
     value = data.get(name, False)
     if isinstance(value, str):
         return value.strip().lower() in ("true", "1", "yes", "on")
@@ -36,7 +36,7 @@ def flag(data: dict[str, Any], name: str) -> bool:
 
 
 def command(data: dict[str, Any], session: DesktopSession) -> tuple[Command, bool]:
-    """The command of a request, words expanded, and whether a shell runs it."""
+    """Return the command of a request, with words expanded, and whether a shell runs it."""
     shell = flag(data, "shell")
     value = data.get("command")
     if isinstance(value, str) and not shell:

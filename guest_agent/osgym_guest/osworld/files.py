@@ -23,7 +23,6 @@ MAX_SIZELESS_BYTES = 16 * 1024 * 1024
 
 
 async def get_file(context: OsworldContext, request: Request) -> Response:
-    """The bytes of a file."""
     path = context.session.path(fields.text(dict(request.form().fields), "file_path"))
     file = context.session.file(path)
     try:
@@ -44,9 +43,9 @@ async def get_file(context: OsworldContext, request: Request) -> Response:
 
 
 def _begin(path: Path) -> tuple[int, bytes]:
-    """Return a file's size, and the content of one that says it is empty.
+    """Return a file's size, and the content of one that reports to be empty.
 
-    Whoever swaps it for a pipe just now must not make the agent wait for a writer.
+    A program may replace the file by a pipe meanwhile, for whose writer the agent must not wait.
 
     Raises:
         OSError: It cannot be read; `IsADirectoryError` when it is no regular file any more.
@@ -59,7 +58,7 @@ def _begin(path: Path) -> tuple[int, bytes]:
 
 
 async def list_directory(context: OsworldContext, request: Request) -> Response:
-    """The tree of files below a directory."""
+    """Return the tree of files below a directory."""
     start = fields.text(request.json_object(), "path")
     path = context.session.file(context.session.path(start))
     if not path.is_dir():
@@ -72,7 +71,7 @@ async def list_directory(context: OsworldContext, request: Request) -> Response:
 
 
 class _Lister:
-    """Lists directories until there are too many entries, or the time is up."""
+    """Lists directories up to a bound of entries and of time."""
 
     def __init__(self, deadline: float):
         self._deadline = deadline
@@ -80,7 +79,7 @@ class _Lister:
         self.truncated = False
 
     def directory(self, path: Path, name: str, above: tuple[tuple[int, int], ...]) -> dict[str, Any]:
-        """One directory; `above` are the ones it lies in, so that a loop of links ends."""
+        """List one directory. `above` has its parents, so that a loop of links ends."""
         children: list[dict[str, Any]] = []
         try:
             info = path.stat()
@@ -105,7 +104,7 @@ class _Lister:
 
 
 async def upload(context: OsworldContext, request: Request) -> Response:
-    """Write an uploaded file, making the directories above it."""
+    """Write an uploaded file, and make the directories above it."""
     form = request.form()
     content = form.files.get("file_data")
     if "file_path" not in form.fields or content is None:
@@ -119,9 +118,9 @@ async def upload(context: OsworldContext, request: Request) -> Response:
 
 
 def _write(path: Path, content: memoryview) -> int:
-    """Write a file in place, keeping permissions; a new one appears whole or not at all.
+    """Write a file in place, keeping permissions. A new file appears whole or not at all.
 
-    The desktop draws a picture's icon as soon as there is a file, and from half of it another one.
+    The desktop draws a picture's icon as soon as there is a file, and from half of the file another icon.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
     if os.path.lexists(path):
@@ -138,7 +137,7 @@ def _write(path: Path, content: memoryview) -> int:
 
 
 def _overwrite(path: Path, content: memoryview) -> int:
-    """Write over a file that is there.
+    """Overwrite an existing file.
 
     Raises:
         OSError: It cannot be written, or is no file on a disk: a pipe would make the agent wait for its

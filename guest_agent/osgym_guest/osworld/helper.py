@@ -1,4 +1,4 @@
-"""The agent's side of the accessibility helper: started when asked, gone when nobody asks."""
+"""Client of the accessibility helper, which starts when it is needed and ends when it is idle."""
 
 from __future__ import annotations
 
@@ -27,19 +27,19 @@ class HelperError(Exception):
 
 @dataclass(frozen=True)
 class HelperAnswer:
-    """Payload of the helper, and whether something is missing in it."""
+    """Payload of the helper, and whether it is incomplete."""
 
     payload: bytes
     partial: bool
 
 
 class Helper:
-    """One helper process at most, one request at a time.
+    """Manages at most one helper process, and sends it one request at a time.
 
     Args:
-        session: environment of the helper; it finds the session bus there.
-        argv: how to start it.
-        warm_s: it goes when nobody asked for so long; infinite: never.
+        session: Environment of the helper, where it finds the session bus.
+        argv: Command line of the helper.
+        warm_s: Idle time after which it ends; infinite: never.
     """
 
     def __init__(self, session: DesktopSession, *, argv: Sequence[str] = HELPER, warm_s: float):
@@ -57,10 +57,10 @@ class Helper:
         return self._child.pid if self._child is not None else None
 
     async def ask(self, op: str, *, deadline_s: float) -> HelperAnswer:
-        """Ask for ``tree`` or ``terminal``; a helper that does not answer in time is killed.
+        """Ask for ``tree`` or ``terminal``. A helper that does not answer in time is killed.
 
         Raises:
-            HelperError: there is no accessibility bus, or the helper failed.
+            HelperError: There is no accessibility bus, or the helper failed.
         """
         async with self._lock:
             self._cancel_expiry()
@@ -112,7 +112,7 @@ class Helper:
             self._expiry = None
 
     def close(self) -> None:
-        """Let the helper go; may be called at any time, and twice."""
+        """End the helper. Idempotent."""
         self._cancel_expiry()
         if self._streams is not None:
             self._streams[1].close()
@@ -122,7 +122,7 @@ class Helper:
             self._child = None
 
     async def stop(self) -> None:
-        """Let the helper go and wait until it is gone."""
+        """End the helper and wait for its exit."""
         child = self._child
         self.close()
         if child is not None:

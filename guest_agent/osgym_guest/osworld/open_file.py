@@ -30,14 +30,16 @@ WindowIdentity = tuple[int, str, str]
 
 @dataclass(frozen=True)
 class OpenTarget:
-    """What is opened: how it is started, and by what names its window is known."""
+    """Program or file to open: its command, and the names by which its window is known."""
 
     argv: list[str]
     file: Path | None
     names: tuple[str, ...]
 
     def names_window(self, window: DesktopWindow) -> bool:
-        """Whether a window is named after it: a file by its title, an application also by its class."""
+        """Return whether a window is named after it: a file by its title, an application also by its
+        class.
+        """
         if self.file is not None:
             return any(has_word(window.title, name) for name in self.names)
         text = f"{window.title}\n{window.instance}\n{window.class_name}".lower()
@@ -45,7 +47,7 @@ class OpenTarget:
 
 
 def has_word(text: str, word: str) -> bool:
-    """Whether `word` stands in `text` and is no part of a longer word there."""
+    """Return whether `word` stands in `text` and is no part of a longer word."""
     at = text.find(word)
     while at >= 0:
         before, after = text[:at][-1:], text[at + len(word) :][:1]
@@ -84,7 +86,7 @@ def _target(context: OsworldContext, wanted: str) -> OpenTarget | None:
 
 
 async def _open(context: OsworldContext, target: OpenTarget, timeout_s: float) -> str | None:
-    """Start it and bring its window to the front; what went wrong, or None."""
+    """Start the target and bring its window to the front; return the error, or None."""
     before = {window.identity for window in await context.windows.list()}
     write_end, said = await open_sink(STDERR_BYTES)
     try:
@@ -106,17 +108,17 @@ async def wait_for_window(
     before: set[WindowIdentity],
     timeout_s: float,
 ) -> DesktopWindow | None:
-    """Wait for the window of what was started.
+    """Wait for the window of a started program.
 
     Args:
-        desktop: where it will show.
-        target: what was started.
-        returncode: exit status of the program, None while it runs.
-        before: identities of the windows that were there when it was started.
-        timeout_s: how long to wait.
+        desktop: Windows of the session.
+        target: Program or file that was started.
+        returncode: Returns the exit status of the program, None while it runs.
+        before: Identities of the windows that existed before the start.
+        timeout_s: Deadline.
 
     Returns:
-        The window, or None when the time is up or the program failed without showing one.
+        The window, or None after the deadline or when the program failed without showing one.
     """
     clock = asyncio.get_running_loop().time
     begin = clock()
@@ -157,7 +159,7 @@ async def _why(child: ChildProcess, said: PipeSink, timeout_s: float) -> str:
 
 
 async def _application(context: OsworldContext, target: OpenTarget) -> str:
-    """Name of the application that opens the target, as well as it can be told."""
+    """Return the likely name of the application that opens the target."""
     if target.file is None:
         return Path(target.argv[0]).name
     script = 'xdg-mime query default "$(xdg-mime query filetype "$0")"'

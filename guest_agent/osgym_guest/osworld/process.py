@@ -1,4 +1,4 @@
-"""Running commands: bounded output, a deadline that ends the whole session, nothing inherited."""
+"""Running of commands: bounded output, a deadline that ends the whole session, nothing inherited."""
 
 from __future__ import annotations
 
@@ -21,16 +21,16 @@ MAX_RUNNING = 8
 # How long output of a command that has ended may still be on its way through children of it.
 LINGER_S = 1.0
 KILL_SESSION_S = 0.25
-"""How long the processes of a session are looked for; the agent does nothing else meanwhile."""
+"""Time for which the processes of a session are searched; the agent does nothing else meanwhile."""
 
 Command = str | Sequence[str]
 
 
 class CommandTimeoutError(Exception):
-    """A command was ended because its time was up.
+    """A command was ended at its deadline.
 
     Attributes:
-        timeout_s: the time it had.
+        timeout_s: Time that it had.
     """
 
     def __init__(self, command: Command, timeout_s: float):
@@ -40,13 +40,13 @@ class CommandTimeoutError(Exception):
 
 @dataclass(frozen=True)
 class CommandResult:
-    """What a command did.
+    """Result of a command.
 
     Attributes:
-        output: standard output, decoded, line ends as ``\\n``.
-        error: standard error, the same; empty when it was merged into `output`.
-        returncode: exit status; negative number of the signal that ended it.
-        truncated: one of them was longer than `MAX_OUTPUT_BYTES`.
+        output: Standard output, decoded, line ends as ``\\n``.
+        error: Standard error, likewise; empty when it was merged into `output`.
+        returncode: Exit status; negative number of the signal that ended it.
+        truncated: One of the outputs was longer than `MAX_OUTPUT_BYTES`.
     """
 
     output: str
@@ -56,7 +56,9 @@ class CommandResult:
 
 
 class PipeSink(asyncio.Protocol):
-    """Reads a pipe: keeps the first bytes up to a limit, throws the rest away so nobody blocks."""
+    """Reader of a pipe that keeps the first bytes up to a limit and drops the rest, so that no writer
+    blocks.
+    """
 
     def __init__(self, limit: int):
         self._limit = limit
@@ -65,18 +67,17 @@ class PipeSink(asyncio.Protocol):
         self.ended = asyncio.Event()
 
     def data_received(self, data: bytes) -> None:
-        """Keep what fits."""
         room = self._limit - len(self._data)
         if room > 0:
             self._data += data[:room]
         self.truncated = self.truncated or len(data) > max(room, 0)
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """All writers are gone."""
+        """Note that all writers are gone."""
         self.ended.set()
 
     def take(self) -> str:
-        """What was read, as text; what comes later is thrown away."""
+        """Return the received text; later input is dropped."""
         self._limit = 0
         text = self._data.decode("utf-8", "replace")
         self._data = bytearray()
@@ -84,7 +85,7 @@ class PipeSink(asyncio.Protocol):
 
 
 class ChildProcess:
-    """A started process, leader of a session and process group of its own."""
+    """A started process, the leader of a session and process group of its own."""
 
     def __init__(self, popen: subprocess.Popen[bytes] | SessionProcess):
         self._popen = popen
@@ -111,18 +112,17 @@ class ChildProcess:
 
     @property
     def returncode(self) -> int | None:
-        """Exit status, or None while it runs."""
         return self._popen.returncode
 
     async def wait(self) -> int:
-        """Wait for the exit status; the caller bounds the time."""
+        """Wait for the exit status. The caller bounds the time."""
         return int(await asyncio.shield(self._exited))
 
     def kill_session(self) -> None:
-        """End the process and all of its session: its group, and the groups of jobs that a shell made.
+        """Kill the process and all of its session: its group, and the groups of jobs that a shell made.
 
-        What made a session of its own (``setsid``) goes on, and so does what forks faster than it is found
-        during `KILL_SESSION_S`.
+        A process that made a session of its own (``setsid``) continues, and so does one that forks faster
+        than it is found during `KILL_SESSION_S`.
         """
         with contextlib.suppress(ProcessLookupError, PermissionError):
             os.killpg(self.pid, signal.SIGKILL)
@@ -147,7 +147,9 @@ def _session_members(session: int) -> Iterator[int]:
 
 
 def argv_of(command: Command, *, shell: bool) -> list[str]:
-    """The argument vector of a command; with `shell`, item 0 is the script and the rest its arguments."""
+    """Return the argument vector of a command; with `shell`, item 0 is the script and the rest its
+    arguments.
+    """
     words = [command] if isinstance(command, str) else list(command)
     return ["/bin/sh", "-c", *words] if shell else words
 
@@ -168,16 +170,16 @@ async def start(
     """Start a command apart from the agent: own session, no inherited descriptor.
 
     Args:
-        env: laid over the session's environment, for an isolated one over what is left of it for checks.
-        isolated: it is a check's, and finds the image's programs only.
-        beside_agent: it is a part of the harness, which nothing in the desktop may see or stop.
+        env: Variables that override the session's environment, or for an isolated command the remaining one.
+        isolated: The command belongs to a check, and finds the image's programs only.
+        beside_agent: The command is a part of the harness, which nothing in the desktop may see or stop.
 
     When this is cancelled, the command is not started, or ended.
 
     Raises:
-        OSError: it cannot be started (no such program, not executable, …).
-        SessionUnavailable: what starts programs in the desktop's namespaces does not.
-        ValueError: an argument has a NUL in it.
+        OSError: It cannot be started (no such program, not executable, …).
+        SessionUnavailable: The starter of programs in the desktop's namespaces does not work.
+        ValueError: An argument has a NUL in it.
     """
     argv, folder = argv_of(command, shell=shell), cwd or session.home
     variables = {**(session.isolated_env() if isolated else session.env), **(env or {})}
@@ -224,10 +226,10 @@ async def _start_below(
 
 
 async def open_sink(limit: int, *, isolated: bool = False) -> tuple[int, PipeSink]:
-    """A pipe that a `PipeSink` reads; the caller closes the write end that it gets.
+    """Return a pipe and the `PipeSink` that reads it; the caller closes the write end.
 
     An isolated one is a socket: other processes of the user can open a pipe through ``/proc/PID/fd`` and
-    write into it, a socket they cannot.
+    write into it, but not a socket.
     """
     loop = asyncio.get_running_loop()
     if isolated:
@@ -244,8 +246,8 @@ class CommandRunner:
     """Runs commands to their end, a bounded number at a time.
 
     Args:
-        session: where they run.
-        max_running: more than these wait for their turn, within their deadline.
+        session: Session in which they run.
+        max_running: Number of commands that run at once; further ones wait, within their deadline.
     """
 
     def __init__(self, session: DesktopSession, *, max_running: int = MAX_RUNNING):
@@ -263,15 +265,15 @@ class CommandRunner:
         max_output_bytes: int = MAX_OUTPUT_BYTES,
         isolated: bool = False,
     ) -> CommandResult:
-        """Run a command and collect its output; an isolated one as a check's, see `start` and `open_sink`.
+        """Run a command and collect its output. An isolated one runs as `start` and `open_sink` document.
 
-        A process that the command leaves in the background goes on; what it writes later is lost. When this
-        is cancelled, the command ends with all that runs in its session.
+        A process that the command leaves in the background continues; its later output is lost. When this is
+        cancelled, the command ends with all that runs in its session.
 
         Raises:
-            CommandTimeoutError: it took longer than `timeout_s`; all of its session is dead.
-            OSError: it cannot be started.
-            SessionUnavailable: what starts programs in the desktop's namespaces does not.
+            CommandTimeoutError: It took longer than `timeout_s`; all of its session is dead.
+            OSError: It cannot be started.
+            SessionUnavailable: The starter of programs in the desktop's namespaces does not work.
         """
         try:
             work = self._run(command, shell, merge, cwd, max_output_bytes, isolated)

@@ -25,7 +25,7 @@ STDERR_BYTES = 16 * 1024
 
 @dataclass(frozen=True)
 class RecordingBounds:
-    """What ends a recording by itself, and how often it looks."""
+    """Bounds at which a recording ends by itself, and the interval at which they are checked."""
 
     frames_per_s: int = FRAMES_PER_S
     max_s: float = MAX_DURATION_S
@@ -33,11 +33,11 @@ class RecordingBounds:
 
 
 class ScreenRecorder:
-    """One recording at a time.
+    """Makes one recording at a time.
 
     Args:
-        screen_size: tells width and height of the screen.
-        session: names its display.
+        screen_size: Returns width and height of the screen.
+        session: Session that names its display.
     """
 
     def __init__(self, screen_size: Callable[[], tuple[int, int]], session: DesktopSession):
@@ -47,7 +47,7 @@ class ScreenRecorder:
         self.path = Path(tempfile.gettempdir()) / "osworld_recording.mp4"
         self.lock = asyncio.Lock()
         self.recording_id = ""
-        """Of the last one; empty for OSWorld's, which have none."""
+        """Id of the last recording; empty for OSWorld's, which have none."""
 
     @property
     def running(self) -> bool:
@@ -56,14 +56,14 @@ class ScreenRecorder:
 
     @property
     def started(self) -> bool:
-        """Whether there is one to stop: it may have come to its bounds by itself."""
+        """Whether there is a recording to stop, which may have ended at its bounds."""
         return self._running is not None
 
     async def start(self, bounds: RecordingBounds = RecordingBounds(), recording_id: str = "") -> str | None:
-        """Start recording; what went wrong, or None when the first bytes are written.
+        """Start recording; return the error, or None when the first bytes are written.
 
         Raises:
-            OSError: there is no ffmpeg.
+            OSError: There is no ffmpeg.
         """
         self.path.unlink(missing_ok=True)
         self.recording_id = ""
@@ -92,7 +92,7 @@ class ScreenRecorder:
         return None
 
     async def stop(self) -> str | None:
-        """End the recording; what went wrong, or None when the file is complete."""
+        """End the recording; return the error, or None when the file is complete."""
         if self._running is None:
             return "no recording is being made"
         child, said = self._running

@@ -1,4 +1,4 @@
-"""What OSWorld's clients ask about the screen, its windows, recordings of it, and the machine."""
+"""Endpoints of OSWorld's clients for the screen, its windows, its recordings, and the machine."""
 
 from __future__ import annotations
 
@@ -15,28 +15,26 @@ if TYPE_CHECKING:
 
 
 async def screenshot(context: OsworldContext, request: Request) -> Response:
-    """The screen now, cursor drawn in."""
+    """Return the screen with the cursor drawn in."""
     return Response.data(await context.desktop.screenshot_png(), "image/png")
 
 
 async def screen_size(context: OsworldContext, request: Request) -> Response:
-    """Width and height of the screen in pixels."""
     width, height = context.desktop.screen_size()
     return Response.json({"width": width, "height": height})
 
 
 async def cursor_position(context: OsworldContext, request: Request) -> Response:
-    """Where the pointer is."""
+    """Return the position of the pointer."""
     return Response.json(list(await context.desktop.cursor_position()))
 
 
 async def platform(context: OsworldContext, request: Request) -> Response:
-    """Name of the system."""
     return Response.text("Linux")
 
 
 async def window_size(context: OsworldContext, request: Request) -> Response:
-    """Size of the first window whose WM_CLASS has the given name as one of its parts."""
+    """Return the size of the first window whose WM_CLASS has the given name as one of its parts."""
     name = fields.text(dict(request.form().fields), "app_class_name").lower()
     try:
         for window in await context.windows.list():
@@ -49,7 +47,7 @@ async def window_size(context: OsworldContext, request: Request) -> Response:
 
 
 async def desktop_path(context: OsworldContext, request: Request) -> Response:
-    """The user's desktop folder."""
+    """Return the user's desktop folder."""
     path = context.session.home / "Desktop"
     if not path.is_dir():
         return error(404, "desktop path not found", "no_such_file")
@@ -57,12 +55,12 @@ async def desktop_path(context: OsworldContext, request: Request) -> Response:
 
 
 async def activate_window(context: OsworldContext, request: Request) -> Response:
-    """Bring the first matching window to the front; success also when nothing matched."""
+    """Bring the first matching window to the front; succeed also when nothing matched."""
     return await _with_window(context, request, context.windows.activate, "Window activated successfully")
 
 
 async def close_window(context: OsworldContext, request: Request) -> Response:
-    """Ask the first matching window to close; success also when nothing matched."""
+    """Ask the first matching window to close; succeed also when nothing matched."""
     return await _with_window(context, request, context.windows.close, "Window closed successfully.")
 
 
@@ -85,7 +83,6 @@ async def _with_window(
 
 
 async def start_recording(context: OsworldContext, request: Request) -> Response:
-    """Start a recording of the screen."""
     recorder = context.recorder
     async with recorder.lock:
         if recorder.running:
@@ -100,7 +97,7 @@ async def start_recording(context: OsworldContext, request: Request) -> Response
 
 
 async def end_recording(context: OsworldContext, request: Request) -> Response:
-    """End the recording; the video is the answer."""
+    """End the recording and return the video."""
     recorder = context.recorder
     async with recorder.lock:
         if not recorder.running:

@@ -52,7 +52,7 @@ def _python_failed(message: str, problem: str) -> Response:
 
 
 async def run_bash_script(context: OsworldContext, request: Request) -> Response:
-    """Run a bash script; standard error is merged into the output."""
+    """Run a bash script, with standard error merged into the output."""
     data = request.json_object()
     try:
         source = fields.text(data, "script")
@@ -89,7 +89,7 @@ def _bash_failed(message: str, status: int) -> Response:
 
 
 def _write(source: str, suffix: str) -> Path:
-    """A temporary file with the source of a script, readable by its user only."""
+    """Write the source of a script to a temporary file, readable by its user only."""
     descriptor, name = tempfile.mkstemp(prefix="osgym-", suffix=suffix)
     with os.fdopen(descriptor, "w", encoding="utf-8", errors="surrogatepass", newline="") as file:
         file.write(source)

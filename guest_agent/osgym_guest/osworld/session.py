@@ -1,4 +1,4 @@
-"""The desktop session that commands run in: its user's environment, home and paths."""
+"""Desktop session in which commands run: environment, home and paths of its user."""
 
 from __future__ import annotations
 
@@ -15,20 +15,20 @@ PROGRAM_FOLDERS = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin:
 _LOADING_PREFIXES = ("BASH_FUNC_", "LD_", "NODE_", "PERL", "PYTHON", "RUBY")
 _LOADING_NAMES = frozenset({"BASH_ENV", "ENV", "GCONV_PATH", "GTK_MODULES", "GTK_PATH", "IFS"})
 MAX_LINKS = 40
-"""As many links as Linux follows in one path (path_resolution(7))."""
+"""Bound of the links in one path, as in Linux (path_resolution(7))."""
 # Variables of the agent that are nobody else's business.
 _PRIVATE_PREFIXES = ("OSGYM_", "LISTEN_")
 
 
 @dataclass(frozen=True)
 class DesktopSession:
-    """What a command of this session gets.
+    """Environment of the commands in a session.
 
     Attributes:
-        env: environment variables, among them DISPLAY, HOME and DBUS_SESSION_BUS_ADDRESS.
-        home: home and working directory.
-        starter: starts programs in namespaces below the agent's; None where the agent has none below.
-        root: folder at which the agent sees the programs' root; None where both have the same.
+        env: Environment variables, among them DISPLAY, HOME and DBUS_SESSION_BUS_ADDRESS.
+        home: Home and working directory.
+        starter: Starts programs in namespaces below the agent's; None where there are none.
+        root: Folder at which the agent sees the programs' root; None where both have the same.
     """
 
     env: Mapping[str, str]
@@ -38,7 +38,7 @@ class DesktopSession:
 
     @staticmethod
     def from_environment(environ: Mapping[str, str]) -> DesktopSession:
-        """The session of the agent itself, without what is private to the agent."""
+        """Return the session of the agent itself, without variables that are private to the agent."""
         env = {name: value for name, value in environ.items() if not name.startswith(_PRIVATE_PREFIXES)}
         home = env.setdefault("HOME", "/home/user")
         env.setdefault("DISPLAY", ":0")
@@ -51,7 +51,9 @@ class DesktopSession:
         )
 
     def isolated_env(self) -> dict[str, str]:
-        """The environment of a check's command: only the image's programs, and nothing that programs load."""
+        """Return the environment of a check's command: only the image's programs, and no preloaded
+        libraries.
+        """
         env = {
             name: value
             for name, value in self.env.items()
@@ -60,23 +62,23 @@ class DesktopSession:
         return {**env, "PATH": PROGRAM_FOLDERS}
 
     def expand_home(self, text: str) -> str:
-        """`text` with a leading ``~`` or ``~/`` replaced by the home directory."""
+        """Return `text` with a leading ``~`` or ``~/`` replaced by the home directory."""
         if text == "~" or text.startswith("~/"):
             return str(self.home) + text[1:]
         return os.path.expanduser(text)  # noqa: PTH111  (a Path would lose a trailing slash)
 
     def path(self, text: str) -> Path:
-        """A path as a client wrote it: ``~`` and ``$VAR`` expanded, relative to the home directory."""
+        """Return a path as a client wrote it: ``~`` and ``$VAR`` expanded, relative to the home directory."""
         return self.home / _expand_variables(self.expand_home(text), self.env)
 
     def file(self, path: Path) -> Path:
-        """Return where the agent finds a file of the programs; those of /proc are the agent's own."""
+        """Return the agent's path of a file of the programs; paths in /proc are the agent's own."""
         if self.root is None or not path.is_absolute() or path.parts[1:2] == ("proc",):
             return path
         return _below(self.root, path)
 
     def program(self, name: str) -> str | None:
-        """Return the path, as programs know it, of the program of a name; None if there is none."""
+        """Return the path, as programs know it, of a program; None if there is none."""
         folders = self.env.get("PATH", os.defpath).split(":")
         for folder in folders if "/" not in name else [""]:
             path = os.path.join(folder, name)  # noqa: PTH118  (an absolute name stays as it is)
@@ -86,9 +88,9 @@ class DesktopSession:
 
 
 def _below(root: Path, path: Path) -> Path:
-    """Return where a path leads whose links are followed as by a program that has `root` as its root.
+    """Resolve a path with its links as a program does that has `root` as its root.
 
-    Where there are more than `MAX_LINKS` links, it is a path at which nothing can be, as for the program.
+    With more than `MAX_LINKS` links, the result is a path at which nothing can be, as for the program.
     """
     left = list(reversed(path.parts[1:]))
     at: list[str] = []
@@ -112,7 +114,7 @@ def _below(root: Path, path: Path) -> Path:
 
 
 def _expand_variables(text: str, env: Mapping[str, str]) -> str:
-    """``$NAME`` and ``${NAME}`` replaced; unknown names stay as they are."""
+    """Replace ``$NAME`` and ``${NAME}``; unknown names stay as they are."""
     if "$" not in text:
         return text
     import re

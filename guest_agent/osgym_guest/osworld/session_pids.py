@@ -1,7 +1,7 @@
-"""PIDs as the desktop's programs know them, where these run in a PID namespace below ours.
+"""PIDs of the desktop's programs, where these run in a PID namespace below ours.
 
-The X server says who its clients are in our numbers. What programs say of themselves (`_NET_WM_PID`, the
-accessibility bus) is in theirs.
+The X server reports its clients in our numbers. Programs report themselves (`_NET_WM_PID`, the accessibility
+bus) in theirs.
 """
 
 from __future__ import annotations
@@ -10,17 +10,17 @@ import os
 from pathlib import Path
 
 PROGRAMS_BELOW = "OSGYM_PROGRAMS_BELOW"
-"""Set in the environment of a helper that runs beside the agent, above the desktop's programs."""
+"""Environment variable of a helper that runs beside the agent, above the desktop's programs."""
 SESSION_LEVEL = 2
-"""Namespaces between ours and that of the programs, theirs included: that of the session bus lies between."""
+"""Number of namespaces from ours to that of the programs, theirs included; the session bus's lies between."""
 
 
 def session_pid(pid: int | None, *, below: bool | None = None) -> int | None:
     """Return the PID that a process of ours has among the desktop's programs.
 
     Args:
-        pid: as we know it.
-        below: programs run in a namespace below ours; by default what the environment says.
+        pid: PID in our namespace.
+        below: Programs run in a namespace below ours; by default as the environment says.
 
     Returns:
         None for a process that is gone, or is none of theirs.

@@ -1,8 +1,7 @@
-"""Starting programs in the desktop's own namespaces, where they cannot see or stop the guest agent.
+"""Starter of programs in the desktop's own namespaces, where they cannot see or stop the guest agent.
 
-`osgym-session` (`native/session.c`) is their parent. PIDs are numbers of the agent's own
-namespace, in which the programs have numbers as well; those that they know themselves by are others
-(`session_pids`).
+`osgym-session` (`native/session.c`) is their parent. PIDs here are numbers of the agent's own namespace, in
+which the programs have numbers as well; their own namespace has others (`session_pids`).
 """
 
 from __future__ import annotations
@@ -26,20 +25,20 @@ _PEER = struct.Struct("3i")
 _START, _REAP, _FORGET, _FREE_CACHES, _TRIM_DISK = 1, 2, 3, 4, 5
 _NO_FOLDER, _NOT_MADE = -1, -2
 _SHORT_OF = frozenset({errno.EAGAIN, errno.ENOMEM, errno.ENFILE, errno.EMFILE})
-"""Errors of `execve` that say nothing of the program."""
+"""Errors of `execve` that are caused by the machine, not by the program."""
 TIMEOUT_S = 10.0
-"""Longer than `osgym-session` waits for a program to begin."""
+"""Deadline that exceeds the time for which `osgym-session` waits for a program to begin."""
 MAINTENANCE_S = 300.0
 """Deadline of a preparation for freezing, which emulation and a busy disk make slow."""
 REAP_S = 1.0
-"""How long a process that has ended may still be withheld by a tracer, such as strace."""
+"""Time for which a tracer, such as strace, may withhold a process that has ended."""
 _REAP_EVERY_S = 0.02
 
 
 class SessionUnavailable(HttpError):
-    """`osgym-session` does not start programs; nothing is said of the program that was asked for.
+    """`osgym-session` does not start programs, whatever program was asked for.
 
-    An answer 503 `guest_failed`, by which the host finds out whether the desktop was broken by its user.
+    The answer is 503 `guest_failed`, by which the host finds out whether the user broke the desktop.
     """
 
     def __init__(self, why: str):
@@ -47,13 +46,13 @@ class SessionUnavailable(HttpError):
 
 
 class SessionStarter:
-    """The agent's connection to `osgym-session`, made at first use.
+    """Connection to `osgym-session`, made at first use.
 
-    Only the process that was met first is talked to: root in the desktop can put a socket of its own at the
+    Only the process that was met first is trusted: root in the desktop can put a socket of its own at the
     path.
 
     Args:
-        path: its socket.
+        path: Path of the socket.
     """
 
     def __init__(self, path: str) -> None:
@@ -68,7 +67,7 @@ class SessionStarter:
         """PID of `osgym-session`, the parent of what is started.
 
         Raises:
-            SessionUnavailable: it cannot be reached.
+            SessionUnavailable: It cannot be reached.
         """
         if self._pid is None:
             self._connect()
@@ -78,15 +77,15 @@ class SessionStarter:
     async def start(
         self, argv: Sequence[str], env: Mapping[str, str], cwd: Path, stdio: tuple[int, int, int]
     ) -> SessionProcess:
-        """Start a program as the leader of a session of its own; when cancelled, end one that was started.
+        """Start a program as the leader of a session of its own. When cancelled, end a started one.
 
         Args:
-            stdio: descriptors of its standard input, output and error.
+            stdio: Descriptors of its standard input, output and error.
 
         Raises:
-            OSError: it cannot be started.
+            OSError: It cannot be started.
             SessionUnavailable: `osgym-session` starts nothing.
-            ValueError: a text has a NUL in it.
+            ValueError: A text has a NUL in it.
         """
         texts = [os.fspath(cwd), *argv, *(f"{name}={value}" for name, value in env.items())]
         data = b"".join(os.fsencode(text) + b"\0" for text in texts)
@@ -117,7 +116,7 @@ class SessionStarter:
         """Return the wait status of a process that has ended, and forget it.
 
         Raises:
-            OSError: it runs still, or is not known.
+            OSError: It runs still, or is not known.
             SessionUnavailable: `osgym-session` does not answer.
         """
         until_s = asyncio.get_running_loop().time() + REAP_S
@@ -131,19 +130,19 @@ class SessionStarter:
             await asyncio.sleep(_REAP_EVERY_S)
 
     async def free_caches(self) -> None:
-        """Have the kernel of a virtual machine free what it keeps of files.
+        """Make the kernel of a virtual machine drop its page cache.
 
         Raises:
-            OSError: the kernel refused, or this is no virtual machine.
+            OSError: The kernel refused, or this is no virtual machine.
             SessionUnavailable: `osgym-session` does not answer.
         """
         await self._maintain(_FREE_CACHES)
 
     async def trim_disk(self) -> int:
-        """Tell the disk of a virtual machine which blocks hold nothing; return how many MiB that are.
+        """Discard the unused blocks of a virtual machine's disk, and return their size in MiB.
 
         Raises:
-            OSError: the kernel refused, or this is no virtual machine.
+            OSError: The kernel refused, or this is no virtual machine.
             SessionUnavailable: `osgym-session` does not answer.
         """
         return await self._maintain(_TRIM_DISK)
@@ -159,7 +158,7 @@ class SessionStarter:
         await asyncio.shield(await self._ask(_REQUEST.pack(_FORGET, 0, 0, pid), ()))
 
     async def _discard(self, answer: asyncio.Future[tuple[int, int]]) -> None:
-        """End what was started for a caller that has left."""
+        """End a program that was started for a caller that has left."""
         with contextlib.suppress(SessionUnavailable):
             error, pid = await answer
             if not error:
@@ -184,7 +183,7 @@ class SessionStarter:
     async def _ask(
         self, request: bytes, fds: Sequence[int], *, timeout_s: float = TIMEOUT_S
     ) -> asyncio.Future[tuple[int, int]]:
-        """Send a request when it is its turn, and return the answer to come: an error number and a value.
+        """Send a request in turn, and return the future of its answer: an error number and a value.
 
         The next request waits for that answer, whether or not anybody still does.
         """
@@ -222,14 +221,14 @@ class SessionStarter:
         return error, value
 
     def close(self) -> None:
-        """Close the connection; it is made again when it is needed."""
+        """Close the connection; it opens again when it is needed."""
         if self._sock is not None:
             self._sock.close()
             self._sock = None
 
 
 class SessionProcess:
-    """A process that `osgym-session` started; what `subprocess.Popen` is for a child."""
+    """Process that `osgym-session` started; the counterpart of `subprocess.Popen` for a child."""
 
     def __init__(self, starter: SessionStarter, pid: int) -> None:
         self._starter = starter
@@ -237,10 +236,10 @@ class SessionProcess:
         self.returncode: int | None = None
 
     async def wait(self) -> int:
-        """Return the exit status of the process, which has ended; a negative number is a signal's.
+        """Return the exit status of the ended process; a negative number is a signal's.
 
-        It is that of a killed process, -9, also when `osgym-session` cannot tell it: it was lost, or a tracer
-        in the desktop withholds the status for longer than `REAP_S`.
+        The status is -9, as of a killed process, when `osgym-session` does not know it: it was lost, or a
+        tracer in the desktop withholds it for longer than `REAP_S`.
         """
         if self.returncode is None:
             try:

@@ -15,7 +15,6 @@ _PATTERNS = ("*/desktop-items-0.conf", "*/desktop-items.conf", "*/pcmanfm.conf")
 
 
 async def get_wallpaper(context: OsworldContext, request: Request) -> Response:
-    """The picture behind the desktop."""
     path = _of_pcmanfm(context) or await _of_gnome(context)
     file = None if path is None else context.session.file(path)
     if file is None or not file.is_file():
@@ -24,7 +23,6 @@ async def get_wallpaper(context: OsworldContext, request: Request) -> Response:
 
 
 async def change_wallpaper(context: OsworldContext, request: Request) -> Response:
-    """Put a picture behind the desktop."""
     path = context.session.path(fields.text(request.json_object(), "path"))
     if not context.session.file(path).exists():
         return Response.text(f"File not found: {path}", status=404)
@@ -44,7 +42,7 @@ async def _succeeds(context: OsworldContext, argv: list[str]) -> bool:
 
 
 def _of_pcmanfm(context: OsworldContext) -> Path | None:
-    """The picture that pcmanfm's settings name; the user's come before the system's."""
+    """Return the picture that pcmanfm's settings name; the user's settings come before the system's."""
     for base in (context.session.home / ".config/pcmanfm", Path("/etc/xdg/pcmanfm")):
         for pattern in _PATTERNS:
             for settings in sorted(context.session.file(base).glob(pattern)):

@@ -1,4 +1,4 @@
-"""Top-level windows: listing, finding, activating and closing them, the way wmctrl does."""
+"""Top-level windows: listed, found, activated and closed as wmctrl does it."""
 
 from __future__ import annotations
 
@@ -33,9 +33,9 @@ class DesktopWindow:
 
     Attributes:
         id: X window id.
-        title: as shown in its title bar.
-        instance: first part of WM_CLASS.
-        class_name: second part of WM_CLASS.
+        title: Text of its title bar.
+        instance: First part of WM_CLASS.
+        class_name: Second part of WM_CLASS.
     """
 
     id: int
@@ -45,25 +45,26 @@ class DesktopWindow:
 
     @property
     def identity(self) -> tuple[int, str, str]:
-        """What stays the same while it lives; X gives an id of a window that is gone to another."""
+        """Identity of the window while it lives; X gives the id of a closed window to another."""
         return self.id, self.instance, self.class_name
 
     def matches(self, name: str, *, strict: bool, by_class: bool) -> bool:
-        """Whether wmctrl would choose it: part of the title (or of ``instance.class``), ignoring case;
-        the whole, and exactly, when `strict`."""
+        """Return whether wmctrl would choose it: by a part of the title (or of ``instance.class``), ignoring
+        case; by the whole, exactly, when `strict`.
+        """
         text = f"{self.instance}.{self.class_name}" if by_class else self.title
         return text == name if strict else name.lower() in text.lower()
 
 
 @dataclass(frozen=True)
-class WindowFacts:
-    """What is known of a window beyond its names.
+class WindowState:
+    """State of a window beyond its names.
 
     Attributes:
         box: x, y, width, height of its content on the screen, in pixels.
-        states: names of its _NET_WM_STATE.
-        pid: the process that it says it is of.
-        visible: some of its content is on the screen, unless other windows cover it: it is on the workspace
+        states: Names of its _NET_WM_STATE.
+        pid: Process that it reports to belong to.
+        visible: Some of its content is on the screen, unless other windows cover it: it is on the workspace
             that is shown, neither minimised nor rolled up, and not beside the screen.
     """
 
@@ -74,10 +75,10 @@ class WindowFacts:
 
 
 class DesktopWindows:
-    """The windows of the session's display; connects at first use, and again when it must.
+    """Windows of the session's display; connects at first use, and again after a loss.
 
     Args:
-        session: names the display.
+        session: Session that names the display.
     """
 
     def __init__(self, session: DesktopSession):
@@ -87,10 +88,10 @@ class DesktopWindows:
         self._connecting = asyncio.Lock()
 
     async def connect(self) -> None:
-        """Connect now: the desktop's programs can use up what the X server has for further clients.
+        """Connect now, before the desktop's programs use up the X server's connections.
 
         Raises:
-            XError: the X server cannot be reached.
+            XError: The X server cannot be reached.
         """
         await self._x()
 
@@ -101,10 +102,10 @@ class DesktopWindows:
             return self._connection
 
     async def list(self) -> list[DesktopWindow]:
-        """All listed windows, oldest first.
+        """Return all listed windows, oldest first.
 
         Raises:
-            XError: the X server cannot be reached.
+            XError: The X server cannot be reached.
         """
         x = await self._x()
         ids = await x.numbers(x.root, "_NET_CLIENT_LIST")
@@ -112,13 +113,13 @@ class DesktopWindows:
         return [window for window in found if window is not None]
 
     async def active(self) -> DesktopWindow | None:
-        """The window that has the keyboard, if one has."""
+        """Return the window that has the keyboard focus, if one has."""
         x = await self._x()
         ids = await x.numbers(x.root, "_NET_ACTIVE_WINDOW")
         return await self._describe(x, ids[0]) if ids and ids[0] else None
 
     async def _describe(self, x: XConnection, window: int) -> DesktopWindow | None:
-        """A window's names; None when it went away meanwhile."""
+        """Return a window's names; None when it went away meanwhile."""
         try:
             title = await x.title(window)
             classes = (await x.property(window, "WM_CLASS")).decode("latin-1").split("\0")
@@ -129,7 +130,7 @@ class DesktopWindows:
         return DesktopWindow(window, title, classes[0], classes[1] if len(classes) > 1 else "")
 
     async def is_ordinary(self, window: DesktopWindow) -> bool:
-        """Whether it is an application's window: no panel, desktop or splash screen."""
+        """Return whether a window is an application's: no panel, desktop or splash screen."""
         x = await self._x()
         try:
             types = await x.numbers(window.id, "_NET_WM_WINDOW_TYPE")
@@ -138,14 +139,15 @@ class DesktopWindows:
         return not set(types) & {await x.atom(name) for name in _UNLISTED_TYPES}
 
     async def find(self, name: str, *, strict: bool = False, by_class: bool = False) -> DesktopWindow | None:
-        """The first window that matches."""
+        """Return the first window that matches."""
         for window in await self.list():
             if window.matches(name, strict=strict, by_class=by_class):
                 return window
         return None
 
     async def activate(self, window: DesktopWindow, *, timeout_s: float = 1.0) -> bool:
-        """Bring a window to the front, with the keyboard; whether it got there within `timeout_s`.
+        """Bring a window to the front with the keyboard focus, and return whether it got there within
+        `timeout_s`.
 
         The workspace that it is on is shown.
         """
@@ -158,20 +160,20 @@ class DesktopWindows:
         return await self._until(lambda: self._is_active(window.id), timeout_s)
 
     async def close(self, window: DesktopWindow, *, timeout_s: float = 1.0) -> bool:
-        """Ask a window to close; whether it has gone within `timeout_s` (it may ask back)."""
+        """Ask a window to close, and return whether it closed within `timeout_s` (it may ask back)."""
         x = await self._x()
         await x.message(window.id, "_NET_CLOSE_WINDOW", 0, _SOURCE_PAGER)
         return await self._until(lambda: self._is_gone(window.id), timeout_s)
 
     async def size(self, window: DesktopWindow) -> tuple[int, int]:
-        """Width and height of a window, without its frame."""
+        """Return width and height of a window, without its frame."""
         return await (await self._x()).size(window.id)
 
-    async def facts(self, window: DesktopWindow) -> WindowFacts | None:
-        """What is known of a window; None when it went away meanwhile.
+    async def state(self, window: DesktopWindow) -> WindowState | None:
+        """Return the state of a window; None when it went away meanwhile.
 
         Raises:
-            XError: the X server cannot be reached.
+            XError: The X server cannot be reached.
         """
         x = await self._x()
         try:
@@ -188,16 +190,16 @@ class DesktopWindows:
             return None
         visible &= left < screen_width and top < screen_height and left + width > 0 and top + height > 0
         visible &= not states & {"_NET_WM_STATE_HIDDEN", "_NET_WM_STATE_SHADED"}
-        return WindowFacts((left, top, width, height), states, pids[0] if pids else None, visible)
+        return WindowState((left, top, width, height), states, pids[0] if pids else None, visible)
 
     async def _on_current_workspace(self, x: XConnection, window: int) -> bool:
-        """Whether the workspace of a window is shown; a window that names none is on all of them."""
+        """Return whether the workspace of a window is shown; a window that names none is on all of them."""
         desktop = await x.numbers(window, "_NET_WM_DESKTOP")
         current = await x.numbers(x.root, "_NET_CURRENT_DESKTOP")
         return not desktop or not current or desktop[0] in (current[0], _ALL_WORKSPACES)
 
     async def _is_active(self, window: int) -> bool:
-        """Whether a window, or a dialog in front of it, has the keyboard."""
+        """Return whether a window, or a dialog in front of it, has the keyboard focus."""
         x = await self._x()
         active = (await x.numbers(x.root, "_NET_ACTIVE_WINDOW"))[:1]
         for _ in range(MAX_DIALOGS):

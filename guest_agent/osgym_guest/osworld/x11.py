@@ -1,10 +1,10 @@
-"""A few requests of the X protocol: reading properties, sending messages to the window manager.
+"""Requests of the X protocol that setup steps need: reading properties, messages to the window manager.
 
-The capture and input of the agent have their own native connection, made for speed. This one is for
-what setup steps ask a few times per episode, and costs nothing until then.
+The agent's capture and input have a native connection of their own, made for speed. This one serves the few
+requests of an episode's setup steps, and costs nothing until then.
 
-Ours, and not python-xlib's (0.33): that one blocks, and the caller is the agent's event loop; its import
-alone adds 1.7 MiB of memory and 25 ms of CPU to every agent that is asked for a window.
+It is not python-xlib's (0.33): that one blocks, and the caller is the agent's event loop; its import alone
+adds 1.7 MiB of memory and 25 ms of CPU to every agent that is asked for a window.
 """
 
 from __future__ import annotations
@@ -36,12 +36,12 @@ class XError(Exception):
 
 
 class WindowAttributes(NamedTuple):
-    """How the X server treats a window.
+    """Attributes that the X server keeps of a window.
 
     Attributes:
-        viewable: it and all that it lies in are mapped.
-        override_redirect: the window manager leaves it alone, as it does menus.
-        input_only: it has no pixels.
+        viewable: It and all its ancestors are mapped.
+        override_redirect: The window manager leaves it alone, as it does menus.
+        input_only: It has no pixels.
     """
 
     viewable: bool
@@ -50,11 +50,11 @@ class WindowAttributes(NamedTuple):
 
 
 class XConnection(asyncio.Protocol):
-    """One connection to the X server; made by `connect`.
+    """One connection to the X server, made by `connect`.
 
     Attributes:
-        root: the root window.
-        closed: the connection is gone.
+        root: Root window.
+        closed: The connection is lost.
     """
 
     def __init__(self) -> None:
@@ -70,13 +70,12 @@ class XConnection(asyncio.Protocol):
 
     # asyncio.Protocol
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """Keep the transport."""
         if not isinstance(transport, asyncio.Transport):
             raise TypeError("a stream transport is needed")
         self._transport = transport
 
     def data_received(self, data: bytes) -> None:
-        """Split what arrived into the setup answer, replies, errors and events."""
+        """Split received bytes into the setup answer, replies, errors and events."""
         self._buffer += data
         while len(self._buffer) >= 32:
             if self._setup is not None:
@@ -95,7 +94,7 @@ class XConnection(asyncio.Protocol):
             self._dispatch(packet)
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Fail what still waits."""
+        """Fail all pending requests."""
         self.closed = True
         for future in [*self._waiting.values(), *([self._setup] if self._setup else [])]:
             if not future.done():
@@ -140,7 +139,6 @@ class XConnection(asyncio.Protocol):
             self._waiting.pop(sequence, None)
 
     async def atom(self, name: str) -> int:
-        """The atom of a name."""
         known = self._atoms.get(name)
         if known is None:
             raw = name.encode("latin-1")
@@ -149,10 +147,10 @@ class XConnection(asyncio.Protocol):
         return known
 
     async def property(self, window: int, name: str) -> bytes:
-        """Value of a window's property; empty when it has none.
+        """Return the value of a window's property; empty when it has none.
 
         Raises:
-            XError: there is no such window (any more).
+            XError: There is no such window (any more).
         """
         return (await self._typed_property(window, name))[1]
 
@@ -163,10 +161,11 @@ class XConnection(asyncio.Protocol):
         return kind, reply[32 : 32 + length * (reply[1] // 8)]
 
     async def title(self, window: int) -> str:
-        """Title of a window: the newer of its properties, else the old one in the encoding that it names.
+        """Return the title of a window: the newer of its properties, else the old one in the encoding that it
+        names.
 
         Raises:
-            XError: there is no such window (any more).
+            XError: There is no such window (any more).
         """
         title = await self.property(window, "_NET_WM_NAME")
         if title:
@@ -182,18 +181,18 @@ class XConnection(asyncio.Protocol):
         return old.decode("latin-1")
 
     async def numbers(self, window: int, name: str) -> list[int]:
-        """A property of 32-bit numbers."""
+        """Return a property of 32-bit numbers."""
         value = await self.property(window, name)
         return list(struct.unpack(f"<{len(value) // 4}I", value[: len(value) // 4 * 4]))
 
     async def size(self, window: int) -> tuple[int, int]:
-        """Width and height of a window, without its frame."""
+        """Return width and height of a window, without its frame."""
         reply = await self._ask(_GET_GEOMETRY, 0, struct.pack("<I", window))
         width, height = struct.unpack_from("<HH", reply, 16)
         return width, height
 
     async def place(self, window: int) -> tuple[int, int]:
-        """Where a window's upper left corner is on the screen, without its frame."""
+        """Return the upper left corner of a window on the screen, without its frame."""
         reply = await self._ask(_TRANSLATE_COORDINATES, 0, struct.pack("<IIhh", window, self.root, 0, 0))
         left, top = struct.unpack_from("<hh", reply, 12)
         return left, top
@@ -205,12 +204,14 @@ class XConnection(asyncio.Protocol):
         return list(struct.unpack_from(f"<{count}I", reply, 32))
 
     async def attributes(self, window: int) -> WindowAttributes:
-        """Return how the server treats a window."""
+        """Return the attributes that the server keeps of a window."""
         reply = await self._ask(_GET_ATTRIBUTES, 0, struct.pack("<I", window))
         return WindowAttributes(reply[26] == _VIEWABLE, bool(reply[27]), reply[12] == _INPUT_ONLY)
 
     def _server_is_seen(self) -> bool:
-        """Whether the server is in a PID namespace that this process sees; else its numbers are of no use."""
+        """Return whether the server is in a PID namespace that this process sees; else its numbers are
+        useless.
+        """
         sock = self._transport.get_extra_info("socket") if self._transport is not None else None
         if sock is None:
             return False
@@ -219,8 +220,8 @@ class XConnection(asyncio.Protocol):
     async def client_pid(self, window: int) -> int | None:
         """Return the process whose connection made a window, as the server saw it connect.
 
-        None on a server without X-Resource 1.2 or above our PID namespace, and for a connection that is not
-        local.
+        None on a server without X-Resource 1.2, on one above our PID namespace, and for a connection that is
+        not local.
         """
         if not self._server_is_seen():
             return None
@@ -252,13 +253,13 @@ class XConnection(asyncio.Protocol):
         await self._ask(_GET_INPUT_FOCUS, 0, b"")
 
     async def map_raised(self, window: int) -> None:
-        """Show a window, above the others."""
+        """Show a window above the others."""
         self._send(_CONFIGURE_WINDOW, 0, struct.pack("<IHHI", window, 0x40, 0, 0))
         self._send(_MAP_WINDOW, 0, struct.pack("<I", window))
         await self._ask(_GET_INPUT_FOCUS, 0, b"")
 
     async def set_up(self, name: bytes, data: bytes) -> None:
-        """Open the conversation, with an authorization; the caller bounds the time."""
+        """Open the connection with an authorization. The caller bounds the time."""
         if self._transport is None or self._setup is None:
             raise XError("not connected")
         head = struct.pack("<BxHHHHxx", 0x6C, 11, 0, len(name), len(data))
@@ -270,7 +271,7 @@ class XConnection(asyncio.Protocol):
         (self.root,) = struct.unpack_from("<I", answer, 40 + vendor + (-vendor % 4) + 8 * answer[29])
 
     def close(self) -> None:
-        """Close the connection; may be called twice."""
+        """Close the connection. Idempotent."""
         if self._transport is not None:
             self._transport.close()
 
@@ -279,7 +280,8 @@ async def connect(display: str, xauthority: Path) -> XConnection:
     """Connect to a local display such as ``:0``.
 
     Raises:
-        XError: no X server listens, it refuses us, or it does not answer within `CONNECT_TIMEOUT_S`.
+        XError: No X server listens, it refuses the connection, or it does not answer within
+            `CONNECT_TIMEOUT_S`.
     """
     host, _, number = display.rpartition(":")
     number = number.partition(".")[0]
@@ -310,7 +312,7 @@ async def _open(path: str, cookie: bytes) -> XConnection:
 
 
 def _cookie(xauthority: Path, number: bytes) -> bytes:
-    """The cookie for a display number in an Xauthority file; empty when there is none."""
+    """Return the cookie for a display number in an Xauthority file; empty when there is none."""
     try:
         data = xauthority.read_bytes()
     except OSError:
@@ -331,5 +333,5 @@ def _cookie(xauthority: Path, number: bytes) -> bytes:
 
 
 def default_xauthority(home: Path, configured: str | None) -> Path:
-    """Where the session's cookies are."""
+    """Return the file of the session's cookies."""
     return Path(configured) if configured else home / ".Xauthority"

@@ -1,8 +1,8 @@
 """Endpoints below ``/v1/reach``: commands, files, windows, videos and ports of the desktop for its client.
 
-What OSWorld's endpoints lack for it: paths that are taken as they are, an error code for whatever the caller
-can get wrong, commands that are never run twice, connections to ports. As with those, a handler's module is
-imported when its endpoint is first called.
+Unlike OSWorld's endpoints they take paths as they are, have an error code for every fault of the caller,
+never run a command twice, and connect to ports. As with those, a handler's module is imported when its
+endpoint is first called.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ MAX_ORDER_BYTES = 2 * MAX_STDIN_BYTES + (1 << 20)
 
 @dataclass(frozen=True)
 class ReachEndpoint:
-    """Where an endpoint's handler is: ``async def name(context, request) -> Response`` in `module`."""
+    """Location of a handler: ``async def name(context, request) -> Response`` in `module`."""
 
     path: str
     module: str
@@ -42,7 +42,6 @@ ENDPOINTS = (
 
 
 def register(router: Router, desktop: OsworldContext) -> None:
-    """Add the endpoints to a router."""
     context = ReachContext(desktop)
     for endpoint in ENDPOINTS:
         handler = _handler(endpoint, context)

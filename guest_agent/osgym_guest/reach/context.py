@@ -1,4 +1,4 @@
-"""What the handlers share: the desktop, and what each of them keeps between calls."""
+"""State that the handlers share: the desktop, and the objects that each keeps between calls."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ T = TypeVar("T")
 
 
 class ReachContext:
-    """Shared by all of them. Attributes: `desktop`, the session and what it has running."""
+    """State shared by the reach endpoints. `desktop` has the session and its programs."""
 
     def __init__(self, desktop: OsworldContext):
         self.desktop = desktop
@@ -27,10 +27,10 @@ class ReachContext:
         return cast("T", self._kept[kind])
 
     def path(self, text: object) -> Path:
-        """A path as the client wrote it: nothing in it is expanded but a leading ``~/``.
+        """Return a path as the client wrote it, with nothing expanded but a leading ``~/``.
 
         Raises:
-            HttpError: 400 for what is no path.
+            HttpError: 400 for an invalid path.
         """
         if not isinstance(text, str) or not 0 < len(text) <= MAX_PATH_CHARS or "\0" in text:
             raise bad(f"a path is text of 1 to {MAX_PATH_CHARS} characters without NUL")

@@ -1,4 +1,4 @@
-"""``/v1/reach/execute``: a command to its end, once for each request id."""
+"""``/v1/reach/execute``: runs a command to its end, once for each request id."""
 
 from __future__ import annotations
 
@@ -32,19 +32,22 @@ from osgym_protocol.limits import (
 
 MAX_RUNNING = 16
 MAX_KNOWN = 256
-"""Request ids that are remembered; the oldest go first."""
+"""Number of request ids that are remembered; the oldest go first."""
 MAX_KEPT_CHARS = 8 * 1024 * 1024
-"""Of the outputs of commands that ended; of older ones only that they ran."""
+"""Size of the outputs that are kept of ended commands. Of older ones only the fact that they ran is kept."""
 KILL_WAIT_S = 5.0
 ABANDONED_S = 20.0
-"""How long a command goes on for which nobody waits: longer than the SDK asks again after a lost connection
-(`Timeouts.retry_s`), and than a host agent takes to be started again."""
+"""Time for which a command continues without a waiting caller.
+
+It exceeds the time for which the SDK repeats a request after a lost connection (`Timeouts.retry_s`), and the
+restart of a host agent.
+"""
 _FIELDS = ("request_id", "command", "shell", "timeout_s", "cwd", "env", "stdin_base64")
 
 
 @dataclass(frozen=True)
-class Order:
-    """A command as it was asked for."""
+class CommandSpec:
+    """Command of one request."""
 
     command: tuple[str, ...]
     shell: bool
@@ -55,7 +58,7 @@ class Order:
 
 
 async def execute(context: ReachContext, request: Request) -> Response:
-    """Run a command to its end; of a request id that is known, give the answer that it had."""
+    """Run a command to its end, or return the answer of a known request id."""
     try:
         body = known_fields(request.json_object(), _FIELDS, request.path)
         timeout_s = number(body.get("timeout_s"), "timeout_s", 0.1, MAX_COMMAND_S)
@@ -64,7 +67,7 @@ async def execute(context: ReachContext, request: Request) -> Response:
     request_id = body.get("request_id")
     if not isinstance(request_id, str) or not 0 < len(request_id) <= MAX_ID_CHARS:
         raise bad("request_id is required")
-    order = Order(
+    order = CommandSpec(
         command=_words(body.get("command")),
         shell=body.get("shell") is True,
         timeout_s=timeout_s,
@@ -112,9 +115,9 @@ def _stdin(value: object) -> bytes:
 
 
 class Execution:
-    """A command that runs, and how many callers wait for its answer."""
+    """A running command, and the number of callers that wait for its answer."""
 
-    def __init__(self, order: Order, session: DesktopSession, abandoned_s: float):
+    def __init__(self, order: CommandSpec, session: DesktopSession, abandoned_s: float):
         self._abandoned_s = abandoned_s
         self._waiting = 0
         self._timer: asyncio.TimerHandle | None = None
@@ -122,10 +125,10 @@ class Execution:
         self.work.add_done_callback(lambda work: work.cancelled() or work.exception())  # maybe nobody asks
 
     async def answer(self) -> dict[str, Any]:
-        """Wait for the answer; the command ends some time after its last caller left.
+        """Wait for the answer. The command ends some time after its last caller left.
 
         Raises:
-            HttpError: it could not be started, or was ended because nobody waited for it.
+            HttpError: It could not be started, or was ended because no caller waited.
         """
         if self._timer is not None:
             self._timer.cancel()
@@ -143,24 +146,24 @@ class Execution:
 
 
 class Executions:
-    """Commands by their request id: those that run, and the answers of those that ended.
+    """Commands by their request id: running ones, and the answers of ended ones.
 
     Args:
-        session: where they run.
-        abandoned_s: how long a command goes on for which nobody waits.
+        session: Session in which they run.
+        abandoned_s: Time for which a command continues without a waiting caller.
     """
 
     def __init__(self, session: DesktopSession, abandoned_s: float = ABANDONED_S):
         self._session = session
         self._abandoned_s = abandoned_s
-        self._known: OrderedDict[str, tuple[Order, Execution | None]] = OrderedDict()
+        self._known: OrderedDict[str, tuple[CommandSpec, Execution | None]] = OrderedDict()
 
-    async def run(self, request_id: str, order: Order) -> dict[str, Any]:
+    async def run(self, request_id: str, order: CommandSpec) -> dict[str, Any]:
         """Run a command, or wait for the one of the same id.
 
         Raises:
-            HttpError: it cannot be started; the id is another command's; too many run; its answer was
-                dropped for newer ones; it was ended because its callers had left.
+            HttpError: It cannot be started, the id is another command's, too many run, its answer was dropped
+                for newer ones, or it was ended because its callers had left.
         """
         known = self._known.get(request_id)
         if known is not None:
@@ -187,7 +190,7 @@ class Executions:
             self._trim()
 
     def _trim(self) -> None:
-        """Forget the oldest answers, then the oldest ids; never one that runs."""
+        """Forget the oldest answers, then the oldest ids; never a running command."""
         room = MAX_KEPT_CHARS
         for request_id, (order, execution) in reversed(list(self._known.items())):
             if execution is None or not (work := execution.work).done():
@@ -204,7 +207,7 @@ class Executions:
             del self._known[request_id]
 
 
-async def _run(order: Order, session: DesktopSession) -> dict[str, Any]:
+async def _run(order: CommandSpec, session: DesktopSession) -> dict[str, Any]:
     if not session.file(order.cwd).is_dir():
         raise HttpError(404, GuestErrorCode.NO_SUCH_FILE, f"there is no folder {order.cwd}")
     began = time.monotonic()

@@ -1,4 +1,4 @@
-"""``/v1/reach/read`` and ``/v1/reach/write``: whole files, their paths taken as they are."""
+"""``/v1/reach/read`` and ``/v1/reach/write``: whole files, with paths taken as they are."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ _MALFORMED = (errno.ENAMETOOLONG, errno.EINVAL)
 
 
 class NotRegular(OSError):
-    """A path leads to a folder, a device, a pipe."""
+    """A path leads to a folder, a device or a pipe."""
 
 
 def refused(path: Path, exc: OSError) -> HttpError:
-    """What the system says against a path, as an error with a code."""
+    """Return the system's error about a path as an error with a code."""
     text = f"{path}: {exc.strerror or exc}"
     if exc.errno in _MISSING:
         return HttpError(404, GuestErrorCode.NO_SUCH_FILE, text)
@@ -35,12 +35,12 @@ def refused(path: Path, exc: OSError) -> HttpError:
 
 
 def not_regular(path: Path) -> HttpError:
-    """It is a folder, a device, a pipe."""
+    """Return the error for a folder, a device or a pipe."""
     return HttpError(409, GuestErrorCode.PATH_REFUSED, f"{path}: not a regular file")
 
 
 async def read(context: ReachContext, request: Request) -> Response:
-    """The bytes of a file, up to `max_bytes`."""
+    """Return the bytes of a file, up to `max_bytes`."""
     try:
         body = known_fields(request.json_object(), ("path", "max_bytes"), request.path)
         most = int(number(body.get("max_bytes", MAX_READ_BYTES), "max_bytes", 1, MAX_READ_BYTES))
@@ -62,10 +62,10 @@ async def read(context: ReachContext, request: Request) -> Response:
 
 
 def _begin(path: Path, most: int) -> tuple[int, bytes]:
-    """A file's size, and the content of one that says it is empty, as those of ``/proc`` do.
+    """Return a file's size, and the content of one that reports to be empty, as those of ``/proc`` do.
 
     Raises:
-        OSError: it cannot be read; `NotRegular` when it is no regular file.
+        OSError: It cannot be read; `NotRegular` when it is no regular file.
     """
     with os.fdopen(os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC), "rb") as file:
         info = os.fstat(file.fileno())
@@ -75,7 +75,7 @@ def _begin(path: Path, most: int) -> tuple[int, bytes]:
 
 
 async def write(context: ReachContext, request: Request) -> Response:
-    """Write a file whole, making the folders above it. The query has its `path`, and `mode` in octal."""
+    """Write a whole file, and make the folders above it. The query has its `path`, and `mode` in octal."""
     path = context.path(request.query.get("path"))
     mode = request.query.get("mode")
     bits = None
@@ -93,10 +93,10 @@ async def write(context: ReachContext, request: Request) -> Response:
 
 
 def _write(path: Path, content: memoryview, mode: int | None) -> None:
-    """Write in place; a new file that cannot be written whole is removed.
+    """Write in place. A new file that cannot be written completely is removed.
 
     Raises:
-        OSError: it cannot be written; `NotRegular` when it is no regular file.
+        OSError: It cannot be written; `NotRegular` when it is no regular file.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
     was_there = path.exists()

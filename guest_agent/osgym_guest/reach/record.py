@@ -20,7 +20,7 @@ def _recording_id(value: object) -> str:
 
 
 async def start(context: ReachContext, request: Request) -> Response:
-    """Begin a recording; asked again with its id, that is all right."""
+    """Start a recording. Repeating the request with its id changes nothing."""
     known = ("recording_id", "max_s", "max_bytes", "frames_per_s")
     try:
         body = known_fields(request.json_object(), known, request.path)
@@ -51,7 +51,7 @@ async def start(context: ReachContext, request: Request) -> Response:
 
 
 async def end(context: ReachContext, request: Request) -> Response:
-    """End a recording; the MP4 is the answer, also when it is asked for again."""
+    """End a recording and return the MP4, also to a repeated request."""
     try:
         body = known_fields(request.json_object(), ("recording_id",), request.path)
     except WireFormatError as exc:

@@ -1,7 +1,7 @@
-"""``/v1/reach/tunnel``: the connection becomes one to a port of this desktop, byte for byte.
+"""``/v1/reach/tunnel``: turns the connection into one to a port of this desktop, byte for byte.
 
-Port 5000 is OSWorld's server, as in its own images: its endpoints are served by this agent, to whoever holds
-the tunnel and to nobody in the desktop, where nothing listens at that port.
+Port 5000 is OSWorld's server, as in its own images. This agent serves its endpoints to the holder of the
+tunnel only; in the desktop nothing listens at that port.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ Streams = tuple[asyncio.StreamReader, asyncio.StreamWriter]
 
 
 async def tunnel(context: ReachContext, request: Request) -> Response:
-    """Connect to the port; after the answer everything belongs to it."""
+    """Connect to the port. All bytes after the answer belong to it."""
     try:
         body = known_fields(request.json_object(), ("port",), request.path)
     except WireFormatError as exc:
@@ -59,7 +59,7 @@ async def _connect(port: int) -> Streams:
 
 
 class Tunnels:
-    """Connections that are passed on."""
+    """Open tunnels."""
 
     def __init__(self) -> None:
         self._running: set[asyncio.Task[None]] = set()
@@ -68,11 +68,10 @@ class Tunnels:
 
     @property
     def count(self) -> int:
-        """How many there are."""
         return len(self._running) + len(self._served)
 
     def serve(self, fd: int, ahead: bytes, desktop: OsworldContext) -> None:
-        """Serve OSWorld's endpoints, and no others, over a connection whose socket is ours from now on."""
+        """Serve OSWorld's endpoints only, over a connection whose socket passes to this object."""
         if self._osworld is None:
             self._osworld = Router()
             add_endpoints(self._osworld, desktop)
@@ -82,10 +81,10 @@ class Tunnels:
         connection.begin(ahead)
 
     def begin(self, fd: int, ahead: bytes, inner: Streams) -> None:
-        """Pass on between a connection, whose socket is ours from now on, and a port.
+        """Forward between a connection, whose socket passes to this object, and a port.
 
         Args:
-            ahead: what came over the connection already.
+            ahead: Bytes that were received already.
         """
         task = asyncio.ensure_future(_pass_on(fd, ahead, inner))
         self._running.add(task)
@@ -114,7 +113,7 @@ async def _pass_on(fd: int, ahead: bytes, inner: Streams) -> None:
 
 
 async def _pump(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-    """Pass on until the end of one direction, as fast as the receiver takes it."""
+    """Forward until the end of one direction, as fast as the receiver accepts it."""
     while data := await reader.read(PIECE_BYTES):
         writer.write(data)
         await writer.drain()

@@ -1,4 +1,4 @@
-"""``/v1/reach/windows``: the windows that the window manager lists, and what is known of each."""
+"""``/v1/reach/windows``: the windows that the window manager lists, with the state of each."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from osgym_protocol.limits import MAX_WINDOWS
 MAX_TITLE_CHARS = 200
 MAX_APP_CHARS = 60
 MAX_BYTES = 30 * 1024
-"""Of the whole answer: what the host parses between the steps of others."""
+"""Size of the whole answer, which the host parses between the steps of others."""
 
 
 async def windows(context: ReachContext, request: Request) -> Response:
-    """Oldest first; too many, or too long ones, are left out."""
+    """Return the windows, oldest first, without those beyond the bounds."""
     desktop = context.desktop.windows
     found: list[dict[str, object]] = []
     room = MAX_BYTES
@@ -23,10 +23,10 @@ async def windows(context: ReachContext, request: Request) -> Response:
     try:
         active = await desktop.active()
         for window in await desktop.list():
-            facts = await desktop.facts(window)
-            if facts is None:
+            state = await desktop.state(window)
+            if state is None:
                 continue
-            x, y, width, height = facts.box
+            x, y, width, height = state.box
             row: dict[str, object] = {
                 "id": window.id,
                 "title": window.title[:MAX_TITLE_CHARS],
@@ -37,14 +37,14 @@ async def windows(context: ReachContext, request: Request) -> Response:
                 "width_px": width,
                 "height_px": height,
                 "focused": active is not None and active.id == window.id,
-                "minimized": "_NET_WM_STATE_HIDDEN" in facts.states,
-                "maximized": {"_NET_WM_STATE_MAXIMIZED_VERT", "_NET_WM_STATE_MAXIMIZED_HORZ"} <= facts.states,
-                "fullscreen": "_NET_WM_STATE_FULLSCREEN" in facts.states,
-                "modal": "_NET_WM_STATE_MODAL" in facts.states,
-                "above": "_NET_WM_STATE_ABOVE" in facts.states,
-                "visible": facts.visible,
+                "minimized": "_NET_WM_STATE_HIDDEN" in state.states,
+                "maximized": {"_NET_WM_STATE_MAXIMIZED_VERT", "_NET_WM_STATE_MAXIMIZED_HORZ"} <= state.states,
+                "fullscreen": "_NET_WM_STATE_FULLSCREEN" in state.states,
+                "modal": "_NET_WM_STATE_MODAL" in state.states,
+                "above": "_NET_WM_STATE_ABOVE" in state.states,
+                "visible": state.visible,
                 "ordinary": await desktop.is_ordinary(window),
-                "pid": facts.pid,
+                "pid": state.pid,
             }
             room -= len(to_json(row)) + 1
             if room < 0 or len(found) >= MAX_WINDOWS:

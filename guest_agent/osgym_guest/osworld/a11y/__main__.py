@@ -1,8 +1,8 @@
-"""The helper process: one request a line on standard input (a socket), answers on the same socket.
+"""Helper process: reads one request per line on standard input (a socket), answers on the same socket.
 
-Request: ``{"op": "tree"|"terminal", "deadline_s": float}``. Answer: one line of JSON, ``{"ok": true,
-"size": n, "partial": bool}`` followed by n bytes (XML, or the JSON of the terminal's text), or
-``{"ok": false, "error": str}``. The end of the input ends the process.
+Request: ``{"op": "tree"|"terminal", "deadline_s": float}``. Answer: one line of JSON, ``{"ok": true, "size":
+n, "partial": bool}`` followed by n bytes (XML, or the JSON of the terminal's text), or ``{"ok": false,
+"error": str}``. The end of the input ends the process.
 """
 
 from __future__ import annotations
@@ -18,14 +18,14 @@ from osgym_guest.osworld.a11y.bus import Bus, BusClosed, BusError, accessibility
 
 
 class HelperService:
-    """Answers requests over one connection to the bus, which is opened again when it was lost."""
+    """Answers requests over one connection to the bus, which opens again after a loss."""
 
     def __init__(self) -> None:
         self._bus: Bus | None = None
         self._reader: Any = None
 
     async def answer(self, request: dict[str, Any]) -> tuple[dict[str, Any], bytes]:
-        """Header and payload of the answer to one request."""
+        """Return header and payload of the answer to one request."""
         try:
             if self._bus is None or self._bus.closed:
                 self._bus, self._reader = await accessibility_bus(), None
@@ -49,7 +49,6 @@ class HelperService:
 
 
 async def main() -> None:
-    """Serve standard input until it ends."""
     reader, writer = await asyncio.open_unix_connection(sock=socket.socket(fileno=os.dup(0)))
     service = HelperService()
     while line := await reader.readline():

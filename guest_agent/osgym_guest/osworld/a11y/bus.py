@@ -1,4 +1,4 @@
-"""A connection to a message bus that keeps many calls in flight."""
+"""Connection to a message bus that keeps many calls in flight."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _BUS = ("org.freedesktop.DBus", "/org/freedesktop/DBus", "org.freedesktop.DBus")
 
 
 class BusError(Exception):
-    """The bus, or the peer behind it, answered a call with an error.
+    """Error answer of the bus, or of the peer behind it.
 
     Attributes:
         name: D-Bus name of the error.
@@ -26,11 +26,11 @@ class BusError(Exception):
 
 
 class BusClosed(ConnectionError):
-    """The connection to the bus is gone."""
+    """The connection to the bus is lost."""
 
 
 class Bus(asyncio.Protocol):
-    """One authenticated connection; made by `connect`."""
+    """One authenticated connection, made by `connect`."""
 
     def __init__(self) -> None:
         self._transport: asyncio.Transport | None = None
@@ -42,13 +42,12 @@ class Bus(asyncio.Protocol):
 
     # asyncio.Protocol
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """Keep the transport."""
         if not isinstance(transport, asyncio.Transport):
             raise TypeError("a stream transport is needed")
         self._transport = transport
 
     def data_received(self, data: bytes) -> None:
-        """Split what arrived into lines (while authenticating) or messages."""
+        """Split received bytes into lines (while authenticating) or messages."""
         self._buffer += data
         if self._lines is not None:
             while b"\r\n" in self._buffer:
@@ -71,7 +70,7 @@ class Bus(asyncio.Protocol):
             del self._buffer[:at]
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Fail what still waits for an answer."""
+        """Fail all pending calls."""
         self.closed = True
         for future in self._waiting.values():
             if not future.done():
@@ -93,13 +92,13 @@ class Bus(asyncio.Protocol):
     def call(
         self, destination: str, path: str, interface: str, member: str, signature: str = "", *args: Any
     ) -> asyncio.Future[tuple[Any, ...]]:
-        """Send a call; the future gives the arguments of the reply.
+        """Send a call and return the future of the reply's arguments.
 
-        The caller awaits the future with a deadline of its own; a cancelled one is forgotten.
+        The caller awaits the future with a deadline of its own; the answer to a cancelled one is dropped.
 
         Raises (from the future):
-            BusError: the reply is an error.
-            BusClosed: the connection is or goes away.
+            BusError: The reply is an error.
+            BusClosed: The connection is lost.
         """
         future: asyncio.Future[tuple[Any, ...]] = asyncio.get_running_loop().create_future()
         if self.closed or self._transport is None:
@@ -113,7 +112,7 @@ class Bus(asyncio.Protocol):
         return future
 
     async def process_id(self, bus_name: str) -> int | None:
-        """Return the process behind a name on this bus; None when it is gone or does not tell."""
+        """Return the process behind a name on this bus; None when it is gone or unknown."""
         call = self.call(*_BUS, "GetConnectionUnixProcessID", "s", bus_name)
         try:
             (pid,) = await asyncio.wait_for(call, CONNECT_TIMEOUT_S)
@@ -122,12 +121,12 @@ class Bus(asyncio.Protocol):
         return int(pid)
 
     def close(self) -> None:
-        """Close the connection; may be called twice."""
+        """Close the connection. Idempotent."""
         if self._transport is not None:
             self._transport.close()
 
     async def authenticate(self) -> None:
-        """Log in as our user and take a name on the bus; the caller bounds the time."""
+        """Log in as the current user and take a name on the bus. The caller bounds the time."""
         lines = self._lines
         if self._transport is None or lines is None:
             raise BusClosed("not connected")
@@ -145,7 +144,7 @@ async def connect(address: str) -> Bus:
     """Connect to the first usable unix socket of a D-Bus address.
 
     Raises:
-        BusClosed: none of them can be reached within `CONNECT_TIMEOUT_S`.
+        BusClosed: None of them can be reached within `CONNECT_TIMEOUT_S`.
     """
     failure = "no unix socket in it"
     for part in address.split(";"):
@@ -172,7 +171,7 @@ async def _open(path: str) -> Bus:
 
 
 def socket_path(address: str) -> str | None:
-    """The socket of one D-Bus address (a leading NUL for an abstract one), or None if it has none."""
+    """Return the socket of one D-Bus address, with a leading NUL if it is abstract; None if it has none."""
     transport, _, rest = address.partition(":")
     if transport != "unix":
         return None
@@ -189,7 +188,7 @@ async def accessibility_bus() -> Bus:
     """Connect to the accessibility bus, which the session bus names (and starts).
 
     Raises:
-        BusClosed: there is no session bus, or no accessibility bus behind it.
+        BusClosed: There is no session bus, or no accessibility bus behind it.
     """
     address = os.environ.get("DBUS_SESSION_BUS_ADDRESS", "")
     if not address:

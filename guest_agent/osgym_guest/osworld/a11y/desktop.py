@@ -1,23 +1,23 @@
-"""The whole desktop: the trees of all applications, and the windows of those without one."""
+"""Tree of the whole desktop: the trees of all applications, and the windows of those without one."""
 
 from __future__ import annotations
 
 import asyncio
 
 from osgym_guest.osworld.a11y.bus import Bus
-from osgym_guest.osworld.a11y.late_bridge import LateBridges
+from osgym_guest.osworld.a11y.late_bridge import GtkBridges
 from osgym_guest.osworld.a11y.tree import Application, Cells, Node, Ref, applications
 from osgym_guest.osworld.a11y.window_match import add_windows
 from osgym_guest.osworld.a11y.x_windows import read_windows
 
 
 class DesktopReader:
-    """Reads the tree over one connection to the bus, and keeps what makes the next reading cheaper."""
+    """Reads trees over one connection to the bus, with caches that make later readings cheaper."""
 
     def __init__(self, bus: Bus) -> None:
         self._bus = bus
         self._cells = Cells()
-        self._bridges = LateBridges()
+        self._bridges = GtkBridges()
 
     async def read(self, *, deadline_s: float) -> Node:
         """Return the whole tree, with the windows of programs that have none.
@@ -25,8 +25,8 @@ class DesktopReader:
         An application that is not read within `deadline_s` is marked as partial.
 
         Raises:
-            BusError: there is no registry.
-            BusClosed: the connection to the bus is gone.
+            BusError: There is no registry.
+            BusClosed: The connection to the bus is lost.
         """
         windows, members = await asyncio.gather(read_windows(), self._members())
         joined = {pid for pid in members.values() if pid is not None}
@@ -44,7 +44,7 @@ class DesktopReader:
         return root
 
     async def _members(self) -> dict[Ref, int | None]:
-        """Return the applications on the bus, with their processes."""
+        """Return the applications on the bus and their processes."""
         refs = await applications(self._bus)
         pids = await asyncio.gather(*(self._bus.process_id(ref.bus_name) for ref in refs))
         return dict(zip(refs, pids, strict=True))

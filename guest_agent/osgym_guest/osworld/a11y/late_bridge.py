@@ -1,10 +1,10 @@
 """Programs of GTK 2 that join the accessibility bus only when a tree is read.
 
-GTK 2 joins the bus at its start, by the module atk-bridge, which starts the bus for it. Every desktop runs
-one such program from its first moment, the one that draws the desktop, and most desktops are never asked for
-a tree. So that program starts without the module and with one more resource file in GTK2_RC_FILES, which does
-not exist. The first reading of a tree writes this file, which names the module, and tells the program to read
-its resource files again, as a program for settings would.
+GTK 2 joins the bus at its start, by the module atk-bridge, which starts the bus. Every desktop runs one such
+program from the start, the one that draws the desktop, and most desktops are never asked for a tree. So that
+program starts without the module, and with one more resource file in GTK2_RC_FILES, which does not exist. The
+first reading of a tree writes this file, which names the module, and makes the program read its resource
+files again, as a settings program would.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from osgym_guest.osworld.a11y.x_windows import XWindow
 from osgym_guest.osworld.x11 import XError
 
 RC_NAME = "gtkrc-accessibility"
-"""Name of the file; /usr/lib/osgym/desktop of the image says where it lies."""
+"""Name of the file. /usr/lib/osgym/desktop of the image defines its folder."""
 CONTENT = 'gtk-modules = "gail:atk-bridge"\n'
 JOIN_TIMEOUT_S = 1.0
 POLL_S = 0.02
@@ -44,10 +44,10 @@ def rc_file(pid: int) -> Path | None:
 
 
 def write(path: Path) -> None:
-    """Write the file. The program named it, so a link is not followed, nor is anybody waited for at a pipe.
+    """Write the file. The program chose the path, so links are not followed and pipes are not waited for.
 
     Raises:
-        OSError: it cannot be written, or is no ordinary file.
+        OSError: It cannot be written, or is no ordinary file.
     """
     flags = os.O_WRONLY | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
     with os.fdopen(os.open(path, flags, 0o644), "wb") as file:
@@ -57,8 +57,8 @@ def write(path: Path) -> None:
         file.write(CONTENT.encode())
 
 
-class LateBridges:
-    """Lets programs join the bus, each once: one that does not is not waited for again."""
+class GtkBridges:
+    """Loads the bridge into programs, each once: a program that does not join is not waited for again."""
 
     def __init__(self) -> None:
         self._asked: set[int] = set()
@@ -69,12 +69,12 @@ class LateBridges:
         joined: Collection[int],
         members: Callable[[], Awaitable[Collection[int]]],
     ) -> None:
-        """Let those programs join that wait for it, and wait until they have, for `JOIN_TIMEOUT_S` at most.
+        """Make the waiting programs join the bus, and wait until they have, for `JOIN_TIMEOUT_S` at most.
 
         Args:
-            windows: top-level windows.
-            joined: processes that are on the bus already.
-            members: gives the processes that are on the bus now.
+            windows: Top-level windows.
+            joined: Processes that are on the bus already.
+            members: Returns the processes that are on the bus now.
         """
         waiting: dict[int, int] = {}
         for window in windows:

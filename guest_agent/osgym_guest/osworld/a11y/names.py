@@ -44,10 +44,10 @@ MANAGES_DESCENDANTS = 1 << STATES.index("manages_descendants")
 
 
 def role_name(role: int) -> str | None:
-    """The tag of a role, or None when only the application knows it (an extended or newer role)."""
+    """Return the tag of a role; None for an extended or newer role, which only the application knows."""
     return ROLES[role] if 0 <= role < len(ROLES) and role != ROLE_EXTENDED else None
 
 
 def state_names(states: int) -> list[str]:
-    """Names of the states that are set in a bit mask."""
+    """Return the names of the states that are set in a bit mask."""
     return [name for bit, name in enumerate(STATES) if states >> bit & 1]

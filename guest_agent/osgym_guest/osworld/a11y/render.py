@@ -1,4 +1,4 @@
-"""The tree as XML, in the shape that OSWorld's clients know."""
+"""Rendering of the tree as XML, in the form that OSWorld's clients expect."""
 
 from __future__ import annotations
 
@@ -22,7 +22,9 @@ _ATTRIBUTE = {**_TEXT, ord('"'): "&quot;", ord("\n"): "&#10;", ord("\t"): "&#9;"
 
 
 def xml_name(text: str) -> str:
-    """`text` as an ASCII name that XML allows: the rest becomes dashes, a bad start gets a prefix."""
+    """Return `text` as an ASCII name that XML allows: dashes replace other characters, a bad start gets a
+    prefix.
+    """
     name = "".join(char if char.isascii() and (char.isalnum() or char in "-_.") else "-" for char in text)
     return name if name[:1].isalpha() or name[:1] == "_" else "tag" + name
 
@@ -36,7 +38,7 @@ def _attribute_name(key: str) -> str:
 
 
 def render(root: Node) -> str:
-    """The tree below `root` as one XML document; nodes without a tag are left out."""
+    """Return the tree below `root` as one XML document, without nodes that have no tag."""
     out: list[str] = []
     declarations = "".join(f' xmlns:{prefix}="{uri}"' for prefix, uri in NAMESPACES.items())
     _render(root, out, declarations)

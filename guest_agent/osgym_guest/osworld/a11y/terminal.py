@@ -1,4 +1,4 @@
-"""The text of the terminal that has the keyboard."""
+"""Text of the terminal that has the keyboard focus."""
 
 from __future__ import annotations
 
@@ -10,9 +10,10 @@ from osgym_guest.osworld.a11y.tree import ATSPI, MAX_DEPTH, NULL_PATH, Applicati
 
 
 async def focused_terminal(bus: Bus, *, deadline_s: float) -> str | None:
-    """Text of the focused terminal of the active window, without trailing blanks; None if there is none.
+    """Return the text of the focused terminal of the active window, without trailing blanks; None if there is
+    none.
 
-    An application that does not answer within `deadline_s` is passed over.
+    An application that does not answer within `deadline_s` is skipped.
     """
     found = await asyncio.gather(*(_of_application(bus, ref, deadline_s) for ref in await applications(bus)))
     return next((text for text in found if text is not None), None)
@@ -46,7 +47,7 @@ async def _search(reader: Application, ref: Ref) -> str | None:
 
 
 async def _children(reader: Application, parents: list[Ref]) -> list[tuple[Ref, int]]:
-    """Children of all `parents`, with their states."""
+    """Return the children of all `parents`, with their states."""
     lists = await asyncio.gather(
         *(reader.call(parent, ATSPI + "Accessible", "GetChildren") for parent in parents)
     )

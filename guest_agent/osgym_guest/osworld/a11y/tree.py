@@ -1,11 +1,11 @@
-"""Reading the tree: calls kept in flight per application, only what shows, everything bounded.
+"""Reader of the tree: bounded calls in flight per application, for the visible part only.
 
-What shows is decided before anything else is asked of a node, so hidden menus and unseen sheets cost
-one call each. Tables that manage their own descendants (a Calc sheet claims 2^31 children) are read
-through the cells at the corners of their visible part. ``Collection.GetMatches`` and
-``Cache.GetItems`` are never called: on Calc they run for minutes and take gigabytes. Nor is
-``Properties.GetAll``: Qt 5 reads a second argument that this call does not have, and ends; Chromium ends by
-it at a field for numbers that has no least value. Each property is asked for by a call of its own.
+A node's visibility is checked before anything else is asked of it, so hidden menus and unseen sheets cost one
+call each. Tables that manage their own descendants (a Calc sheet claims 2^31 children) are read through the
+cells at the corners of their visible part. ``Collection.GetMatches`` and ``Cache.GetItems`` are never called:
+on Calc they run for minutes and take gigabytes. Nor is ``Properties.GetAll``: Qt 5 reads a second argument
+that this call does not have, and crashes; Chromium crashes at a field for numbers without a minimum. So each
+property is read by a call of its own.
 """
 
 from __future__ import annotations
@@ -37,13 +37,14 @@ MAX_TEXT_CHARS = 200_000
 SCREEN_COORDS = 0
 
 OF_WINDOW_MANAGER = "x11-"
-"""How names of attributes begin that `window_match` gives: programs may not give them to themselves."""
+"""Prefix of the attributes that `window_match` adds. Attributes of programs may not begin with it."""
 
 # What pcmanfm draws on the desktop itself: icons directly in a window, which never say that they show.
 _ICON = names.VISIBLE | names.SELECTABLE | names.FOCUSABLE
 
 _GTK4 = "GTK"
-"""What GTK 4 calls itself (GTK 2 and 3 say ``gtk``): of its objects only windows ever say that they show."""
+"""Toolkit name of GTK 4 (GTK 2 and 3 say ``gtk``), of whose objects only windows ever report to be visible.
+"""
 
 
 class Ref(NamedTuple):
@@ -54,7 +55,7 @@ class Ref(NamedTuple):
 
 
 class Box(NamedTuple):
-    """A rectangle on the screen, in pixels."""
+    """Rectangle on the screen, in pixels."""
 
     x: int
     y: int
@@ -62,7 +63,7 @@ class Box(NamedTuple):
     height: int
 
     def clip(self, other: Box) -> Box:
-        """The part of this box that lies in `other`; of size 0 when none does."""
+        """Return the part of this box that lies in `other`; of size 0 when they do not overlap."""
         left, top = max(self.x, other.x), max(self.y, other.y)
         right = min(self.x + self.width, other.x + other.width)
         bottom = min(self.y + self.height, other.y + other.height)
@@ -77,11 +78,11 @@ class Node:
     """One object of the tree.
 
     Attributes:
-        tag: role with dashes; empty while it is not known yet (such a node is left out).
-        attributes: names with their namespace prefix (``st:active``), or bare.
-        text: content of the object's text.
-        children: in order.
-        partial: something below or in this node was left out for lack of time or for its size.
+        tag: Role with dashes; empty while it is unknown (such a node is left out).
+        attributes: Attributes by name, with a namespace prefix (``st:active``) or bare.
+        text: Content of the object's text.
+        children: Child nodes in order.
+        partial: A part of this subtree was left out for lack of time or for its size.
     """
 
     tag: str = ""
@@ -91,23 +92,26 @@ class Node:
     partial: bool = False
 
     def any_partial(self) -> bool:
-        """Whether this node or one below it is partial."""
+        """Return whether this node or one below it is partial."""
         return self.partial or any(child.any_partial() for child in self.children)
 
 
 async def applications(bus: Bus) -> list[Ref]:
-    """The applications that the registry knows.
+    """Return the applications that the registry lists.
 
     Raises:
-        BusError: there is no registry.
+        BusError: There is no registry.
     """
     (found,) = await bus.call(REGISTRY, ROOT_PATH, ATSPI + "Accessible", "GetChildren")
     return [Ref(*pair) for pair in found if pair[1] != NULL_PATH]
 
 
 class Cells:
-    """Table cells seen lately, by place: Calc makes an object of 6 KB for each call that asks for a cell
-    and never frees it, so the ones of the last trees are used again while they live."""
+    """Cache of table cells by place.
+
+    Calc makes an object of 6 KB for each call that asks for a cell and never frees it, so the cells of the
+    last trees are used again while they live.
+    """
 
     LIFE_S = 15.0
 
@@ -116,12 +120,11 @@ class Cells:
         self._known: dict[tuple[Ref, int, int], tuple[float, Ref]] = {}
 
     def get(self, table: Ref, row: int, column: int) -> Ref | None:
-        """The cell at a place, if it still lives."""
+        """Return the cell at a place, if it still lives."""
         since, ref = self._known.get((table, row, column), (0.0, None))
         return ref if self._clock() - since < self.LIFE_S else None
 
     def put(self, table: Ref, row: int, column: int, ref: Ref) -> None:
-        """Remember a cell that was just given to us."""
         if len(self._known) >= 2 * MAX_CELLS:
             self._known.clear()
         self._known[table, row, column] = (self._clock(), ref)
@@ -131,9 +134,9 @@ class Application:
     """Reads one application's part of the tree into `root`.
 
     Args:
-        bus: the accessibility bus.
-        ref: the application object.
-        cells: table cells known from earlier.
+        bus: Accessibility bus.
+        ref: Application object.
+        cells: Table cells known from earlier readings.
     """
 
     def __init__(self, bus: Bus, ref: Ref, cells: Cells | None = None):
@@ -146,10 +149,10 @@ class Application:
         self.root = Node("application", {"name": ""})
 
     async def read(self, deadline_s: float) -> None:
-        """Read the tree; never raises: what is missing at the deadline is marked as partial.
+        """Read the tree. Never raises: what is missing at the deadline is marked as partial.
 
-        So is the rest of an application that answers with other types than AT-SPI has: it costs no other its
-        tree.
+        The rest of an application that answers with other types than AT-SPI's is marked as partial too, so
+        that it does not break the trees of others.
         """
         try:
             await asyncio.wait_for(self._read_root(), deadline_s)
@@ -167,7 +170,7 @@ class Application:
 
     # calls
     async def call(self, ref: Ref, interface: str, member: str, signature: str = "", *args: Any) -> Any:
-        """First argument of a reply, or None when the object does not answer the call properly."""
+        """Return the first argument of a reply, or None when the object does not answer the call properly."""
         async with self._slots:
             try:
                 reply = await self._bus.call(ref.bus_name, ref.path, interface, member, signature, *args)
@@ -176,25 +179,25 @@ class Application:
         return reply[0] if reply else None
 
     async def states(self, ref: Ref) -> int | None:
-        """The states of an object as a bit mask; None for an object that is gone."""
+        """Return the states of an object as a bit mask; None for an object that is gone."""
         words = await self.call(ref, ATSPI + "Accessible", "GetState")
         if not isinstance(words, list) or len(words) != 2:
             return None
         return int(words[0]) | int(words[1]) << 32
 
     async def properties(self, ref: Ref, interface: str, wanted: Sequence[str]) -> dict[str, Any]:
-        """Properties of one interface; those that cannot be read are left out."""
+        """Return properties of one interface, without those that cannot be read."""
         calls = [self.call(ref, PROPERTIES, "Get", "ss", ATSPI + interface, name) for name in wanted]
         values = await asyncio.gather(*calls)
         return {name: value for name, value in zip(wanted, values, strict=True) if value is not None}
 
     async def extents(self, ref: Ref) -> Box | None:
-        """Where an object is on the screen."""
+        """Return the box of an object on the screen."""
         found = await self.call(ref, ATSPI + "Component", "GetExtents", "u", SCREEN_COORDS)
         return Box(*found) if isinstance(found, tuple) and len(found) == 4 else None
 
     async def text(self, ref: Ref) -> tuple[str, bool]:
-        """The text of an object and whether it is whole."""
+        """Return the text of an object, and whether it is complete."""
         count = await self.call(ref, PROPERTIES, "Get", "ss", ATSPI + "Text", "CharacterCount")
         if not isinstance(count, int) or count == 0:
             return "", True
@@ -205,7 +208,7 @@ class Application:
 
     # nodes
     async def _visit(self, node: Node, ref: Ref, states: int, depth: int, clip: Box) -> None:
-        """Fill `node` and what is below it."""
+        """Fill `node` and its subtree."""
         self._nodes += 1
         if self._nodes > MAX_NODES:
             node.partial = True
@@ -309,7 +312,7 @@ class Application:
     async def _read_crowd(
         self, node: Node, ref: Ref, count: int, offered: set[str], depth: int, clip: Box
     ) -> None:
-        """Children of an object that has too many to ask for all."""
+        """Return the children of an object that has too many to ask for all."""
         if "Table" in offered:
             cells = await self._visible_cells(ref, clip)
             if cells is not None:
@@ -322,7 +325,7 @@ class Application:
         await self._visit_all(node, refs, depth, clip)
 
     async def _visit_all(self, node: Node, refs: list[Ref], depth: int, clip: Box) -> None:
-        """Visit those of `refs` that show, keeping their order; windows are listed even when hidden."""
+        """Visit the visible nodes of `refs`, keeping their order; windows are listed even when hidden."""
         refs = [ref for ref in refs if ref.path != NULL_PATH]
         masks = await asyncio.gather(*(self.states(ref) for ref in refs))
         known = [(ref, states) for ref, states in zip(refs, masks, strict=True) if states is not None]
@@ -341,9 +344,9 @@ class Application:
         await asyncio.gather(*visits)
 
     async def _visible_cells(self, ref: Ref, clip: Box) -> list[tuple[Ref, int]] | None:
-        """Cells of a table, with their states, between those at the corners of its visible part.
+        """Return the cells of a table, with their states, between the corners of its visible part.
 
-        None if the table cannot tell.
+        None if the table does not report them.
         """
         if clip.width < 8 or clip.height < 8:
             return []
@@ -363,7 +366,7 @@ class Application:
         return [cell for cell in found if cell is not None]
 
     async def _cell(self, table: Ref, row: int, column: int) -> tuple[Ref, int] | None:
-        """The cell at a place of a table, and its states."""
+        """Return the cell at a place of a table, and its states."""
         known = self._cells.get(table, row, column)
         if known is not None:
             states = await self.states(known)
@@ -378,7 +381,7 @@ class Application:
         return (ref, states) if states is not None else None
 
     async def _cell_at(self, ref: Ref, x: int, y: int) -> tuple[int, int] | None:
-        """Row and column of the cell at a point of the screen."""
+        """Return row and column of the cell at a point of the screen."""
         found = await self.call(ref, ATSPI + "Component", "GetAccessibleAtPoint", "iiu", x, y, SCREEN_COORDS)
         if not found or found[1] == NULL_PATH:
             return None

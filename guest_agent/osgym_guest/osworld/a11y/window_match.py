@@ -1,7 +1,7 @@
-"""Which window on the screen belongs to which object of the tree, and nodes for windows without one (pure).
+"""Matching of windows on the screen with objects of the tree, and nodes for windows without one. Pure.
 
-Windows of the tree get what only the window manager knows: id, place in the stacking order, and which one
-is active. A window whose program tells nothing becomes a node of its own.
+Windows of the tree get what only the window manager knows: id, place in the stacking order, and which one is
+active. A window whose program reports nothing becomes a node of its own.
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ STACKING = "attr:x11-stacking"
 ACTIVE = "attr:x11-active"
 MODAL = "attr:x11-modal"
 ONLY = "attr:x11-only"
-"""Marks what comes from the window manager, because its program gives no tree."""
+"""Mark of nodes that come from the window manager, because their program gives no tree."""
 MIN_OVERLAP = 0.5
-"""Share of common area from which two boxes are one window: frame or shadow may count to one of them only."""
+"""Share of common area from which two boxes are one window; frame or shadow may count to one of them only."""
 _NUMBERS = re.compile(r"-?\d+")
 
 
@@ -36,9 +36,9 @@ def add_windows(root: Node, pids: Sequence[int | None], windows: Sequence[XWindo
     """Mark the windows below `root`, and add the windows of `windows` that are missing there.
 
     Args:
-        root: the desktop, with one child for each application.
-        pids: processes of these children, in their order.
-        windows: top-level windows, the lowest first.
+        root: Desktop, with one child for each application.
+        pids: Processes of these children, in their order.
+        windows: Top-level windows, the lowest first.
     """
     programs: dict[int, _Program] = {}
     strangers: list[Node] = []
@@ -65,12 +65,12 @@ def add_windows(root: Node, pids: Sequence[int | None], windows: Sequence[XWindo
 def _match_sure(
     programs: dict[int, _Program], strangers: list[Node], windows: Iterable[XWindow]
 ) -> list[XWindow]:
-    """Mark the nodes whose title or place says which window they are; return the other windows."""
+    """Mark the nodes whose title or place identifies their window, and return the other windows."""
     left = []
     for window in windows:
         program = programs.get(window.pid or 0)
         free = program.free if program else strangers
-        ranked = [(likeness(node, window, by_process=program is not None), node) for node in free]
+        ranked = [(match_score(node, window, by_process=program is not None), node) for node in free]
         best = max(ranked, key=lambda pair: pair[0], default=None)
         if best is None or best[0] <= 0:
             left.append(window)
@@ -80,11 +80,11 @@ def _match_sure(
     return left
 
 
-def likeness(node: Node, window: XWindow, *, by_process: bool) -> float:
-    """Return how surely a node is a window: 0 for a stranger, above for a match, more for a better one.
+def match_score(node: Node, window: XWindow, *, by_process: bool) -> float:
+    """Return the score of a match between node and window: 0 for none, higher for a better one.
 
-    Title or place is enough in the same process; without that both are needed, a title that is empty
-    counting for nothing.
+    Title or place is enough in the same process. Otherwise both are needed, and an empty title does not
+    count.
     """
     same_title = bool(window.title) and node.attributes.get("name", "").strip() == window.title.strip()
     box = node_box(node)
@@ -97,7 +97,7 @@ def likeness(node: Node, window: XWindow, *, by_process: bool) -> float:
 
 
 def node_box(node: Node) -> Box | None:
-    """Return where a node is on the screen, if it tells."""
+    """Return the box of a node on the screen, if it has one."""
     numbers = [
         int(number)
         for key in ("cp:screencoord", "cp:size")
@@ -107,7 +107,7 @@ def node_box(node: Node) -> Box | None:
 
 
 def _overlap(one: Box, other: Box) -> float:
-    """Return the common area of two boxes as a share of what they cover together."""
+    """Return the common area of two boxes as a share of the area that they cover together."""
     both = one.clip(other)
     common = both.width * both.height
     whole = one.width * one.height + other.width * other.height - common
@@ -133,10 +133,10 @@ def _mark(node: Node, window: XWindow) -> None:
 
 
 def _tells_places_inside(told: Box, real: Box) -> bool:
-    """Return whether a program tells places counted from its window's corner, as GTK 4 does.
+    """Return whether a program reports places relative to its window, as GTK 4 does.
 
-    Its window then lies at the origin, and is as large as the content of the real one, which lies
-    elsewhere. Toolkits that tell places on the screen agree with the X server.
+    Its window then lies at the origin and is as large as the content of the real one, which lies elsewhere.
+    Toolkits that report places on the screen agree with the X server.
     """
     same_size = abs(told.width - real.width) <= 1 and abs(told.height - real.height) <= 1
     return same_size and (told.x, told.y) == (0, 0) != (real.x, real.y)
@@ -148,7 +148,6 @@ def _place(node: Node, box: Box) -> None:
 
 
 def _shift(node: Node, x: int, y: int) -> None:
-    """Move a node and all below it."""
     box = node_box(node)
     if box is not None:
         _place(node, box._replace(x=box.x + x, y=box.y + y))
@@ -171,7 +170,7 @@ def _add(root: Node, program: _Program | None, programs: dict[int, _Program], wi
 
 
 def window_node(window: XWindow) -> Node:
-    """Return a node for a window whose program tells nothing about it."""
+    """Return a node for a window whose program reports nothing about it."""
     states = ["enabled", "sensitive"]
     if window.is_active:
         states.append("active")

@@ -1,9 +1,9 @@
-"""The D-Bus wire format, as far as AT-SPI needs it: calls out, replies in, little-endian.
+"""D-Bus wire format, as far as AT-SPI needs it: outgoing calls, incoming replies, little-endian.
 
-Ours, and not jeepney's (0.9.0, pure Python as well): a tree is thousands of calls, and of AT-SPI's replies
+It is not jeepney's (0.9.0, pure Python as well): a tree is thousands of calls, and of AT-SPI's replies
 jeepney takes 2.5 to 5 times the CPU to read one (states 34 µs against 10, ten children 93 against 37, all
-properties 80 against 31), and 11 times to write a call (59 against 5). Nor is it on the disks of others,
-where this agent runs with Python alone.
+properties 80 against 31), and 11 times to write a call (59 against 5). Disk images of others, where this
+agent runs with Python alone, lack it as well.
 """
 
 from __future__ import annotations
@@ -42,10 +42,10 @@ class BusMessage:
 
     Attributes:
         kind: `METHOD_RETURN`, `ERROR`, …
-        serial: the sender's number of this message.
-        reply_serial: the number of the call it answers; 0 when it answers none.
+        serial: Number of this message, given by the sender.
+        reply_serial: Number of the call that it answers; 0 when it answers none.
         error_name: D-Bus name of the error, for an `ERROR`.
-        body: the arguments.
+        body: Arguments.
     """
 
     kind: int
@@ -64,7 +64,7 @@ def encode_call(
     signature: str,
     args: tuple[Any, ...],
 ) -> bytes:
-    """A method call; `signature` may hold ``s``, ``o``, ``u`` and ``i`` only."""
+    """Return a method call; `signature` may hold ``s``, ``o``, ``u`` and ``i`` only."""
     fields = bytearray()
     for code, kind, value in (
         (_PATH, b"o", path),
@@ -96,10 +96,10 @@ def _put_string(out: bytearray, value: str) -> None:
 
 
 def message_size(buffer: bytes | bytearray | memoryview) -> int:
-    """Bytes of the message that starts at the front of `buffer`; 0 while too little has arrived.
+    """Return the size in bytes of the message at the front of `buffer`; 0 while its header is incomplete.
 
     Raises:
-        WireError: the bytes are not a message, or one beyond `MAX_MESSAGE_BYTES`.
+        WireError: The bytes are not a message, or one beyond `MAX_MESSAGE_BYTES`.
     """
     if len(buffer) < 16:
         return 0
@@ -116,7 +116,7 @@ def decode(data: bytes) -> BusMessage:
     """Decode one whole message.
 
     Raises:
-        WireError: the bytes contradict their own lengths or signature.
+        WireError: The bytes contradict their own lengths or signature.
     """
     try:
         body_length, serial, fields_length = struct.unpack_from("<III", data, 4)
@@ -145,10 +145,10 @@ _signatures: dict[str, tuple[str, ...]] = {}
 
 
 def split_signature(signature: str) -> tuple[str, ...]:
-    """Single complete types of a signature: ``a(so)u`` is ``a(so)`` and ``u``.
+    """Split a signature into single complete types: ``a(so)u`` into ``a(so)`` and ``u``.
 
     Raises:
-        WireError: brackets that do not match, or an unknown type.
+        WireError: Brackets do not match, or a type is unknown.
     """
     known = _signatures.get(signature)
     if known is not None:
@@ -187,7 +187,7 @@ def _type_end(signature: str, at: int) -> int:
 
 
 def _read(data: bytes, at: int, types: tuple[str, ...], base: int = 0) -> tuple[list[Any], int]:
-    """Values of `types` from offset `at`; alignment counts from `base`, itself a multiple of 8."""
+    """Return values of `types` from offset `at`; alignment counts from `base`, itself a multiple of 8."""
     values: list[Any] = []
     for kind in types:
         char = kind[0]

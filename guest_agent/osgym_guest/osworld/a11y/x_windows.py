@@ -1,4 +1,4 @@
-"""The windows on the screen as the X server and the window manager know them, for programs without a tree."""
+"""Windows on the screen as the X server and the window manager know them, for programs without a tree."""
 
 from __future__ import annotations
 
@@ -15,17 +15,19 @@ from osgym_guest.osworld.x11 import XConnection, XError
 
 MAX_WINDOWS = 256
 MAX_TOP_LEVEL = 4096
-"""Windows directly inside the root window that are looked at; programs keep many there that nobody sees."""
+"""Bound of the windows directly inside the root window that are read; programs keep many there that are never
+shown.
+"""
 DEADLINE_S = 2.0
 
 
 class WindowKind(enum.Enum):
-    """What a top-level window is for; the value is its role in the tree."""
+    """Purpose of a top-level window; the value is its role in the tree."""
 
     FRAME = "frame"
     DIALOG = "dialog"
     WINDOW = "window"
-    """A dock, the desktop's own window, or one that the window manager leaves alone, such as a menu."""
+    """Dock, desktop window, or one that the window manager leaves alone, such as a menu."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,17 +36,17 @@ class XWindow:
 
     Attributes:
         id: X window id.
-        title: text of the title bar; may be empty.
-        program: first part of WM_CLASS, else the name of its process; may be empty.
-        pid: process that made the window, as the desktop's programs number it, or None.
-        own_pid: the same process as this one numbers it.
-        box: place and size of its content on the screen, in pixels.
-        kind: what it is for.
-        stacking: place in the stacking order; 0 is the lowest.
-        is_active: the window manager says that it has the keyboard.
-        is_shown: it is mapped, and not minimised.
-        is_modal: it says that it has to be answered first.
-        is_managed: the window manager lists it.
+        title: Text of the title bar; may be empty.
+        program: First part of WM_CLASS, else the name of its process; may be empty.
+        pid: Process that made the window, numbered as in the desktop's PID namespace, or None.
+        own_pid: The same process, numbered as in this process's namespace.
+        box: Place and size of its content on the screen, in pixels.
+        kind: Purpose of the window.
+        stacking: Place in the stacking order; 0 is the lowest.
+        is_active: The window manager reports that it has the keyboard focus.
+        is_shown: It is mapped, and not minimised.
+        is_modal: It reports that it has to be answered first.
+        is_managed: The window manager lists it.
     """
 
     id: int
@@ -64,8 +66,8 @@ class XWindow:
 async def read_windows() -> list[XWindow]:
     """Return the top-level windows of the session's display, the lowest first.
 
-    The list is empty when the X server cannot be reached or does not answer within `DEADLINE_S`: what
-    programs tell of themselves is worth having without it.
+    The list is empty when the X server cannot be reached or does not answer within `DEADLINE_S`: the trees of
+    the programs are useful without it.
     """
     try:
         return await asyncio.wait_for(_read_windows(), DEADLINE_S)
@@ -77,7 +79,7 @@ async def connect() -> XConnection:
     """Connect to the session's display.
 
     Raises:
-        XError: it cannot be reached.
+        XError: It cannot be reached.
     """
     home = Path(os.environ.get("HOME", "/"))
     xauthority = x11.default_xauthority(home, os.environ.get("XAUTHORITY"))
@@ -88,7 +90,7 @@ async def _read_windows() -> list[XWindow]:
     """Return the topmost `MAX_WINDOWS` windows, the lowest first.
 
     Raises:
-        XError: the X server cannot be reached, or the connection to it is lost.
+        XError: The X server cannot be reached, or the connection is lost.
     """
     x = await connect()
     try:
@@ -122,7 +124,7 @@ async def _unmanaged(x: XConnection, managed: frozenset[int]) -> list[int]:
 
 
 async def _is_seen(x: XConnection, window: int, owner: int | None, screen: Box) -> bool:
-    """Return whether a window is on the screen, and not of the process `owner`."""
+    """Return whether a window is on the screen and belongs to another process than `owner`."""
     try:
         attributes = await x.attributes(window)
         if attributes.input_only or not attributes.viewable:
@@ -137,9 +139,9 @@ async def _is_seen(x: XConnection, window: int, owner: int | None, screen: Box) 
 
 
 async def _pid(x: XConnection, window: int) -> int | None:
-    """Return the process that made a window, or None where neither the server nor the window tells it.
+    """Return the process that made a window, or None where neither the server nor the window reports it.
 
-    What the window tells counts only where its program numbers processes as this one does.
+    The window's report counts only where its program numbers processes as this one does.
     """
     pid = await x.client_pid(window)
     if pid or PROGRAMS_BELOW in os.environ:
@@ -148,7 +150,7 @@ async def _pid(x: XConnection, window: int) -> int | None:
 
 
 def _shows(box: Box, screen: Box) -> bool:
-    """Return whether more than a point of a box is on the screen: helper windows lie outside or are tiny."""
+    """Return whether more than a point of a box is on the screen; helper windows lie outside or are tiny."""
     seen = box.clip(screen)
     return seen.width > 1 and seen.height > 1
 

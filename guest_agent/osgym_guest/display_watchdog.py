@@ -1,9 +1,9 @@
-"""Whether the X server still answers while somebody waits for it.
+"""Watchdog of the X server: detects that it stopped answering while the agent waits for it.
 
-A server that ended breaks its connections; one that was stopped or hangs leaves them open, and a call of
-the display's thread never comes back. So when work for the display takes long, a connection of its own asks
-the server for nothing but the answer to its greeting. Frozen is not slow, as in the host's guest pulse: time
-in which the server wanted a processor and got none is not counted, within a bound.
+An X server that ended breaks its connections. One that was stopped or hangs leaves them open, and a call of
+the display's thread never returns. So when work for the display takes long, a connection of its own asks the
+server for nothing but the answer to its greeting. A slow server is not a hung one: time in which the server
+was ready to run and got no processor is not counted, within a bound.
 """
 
 from __future__ import annotations
@@ -15,20 +15,20 @@ import struct
 from collections.abc import Callable
 
 PATIENCE_S = 1.0
-"""Work that takes no longer is not looked at: nearly all of it."""
+"""Time after which work for the display is checked. Nearly all work is shorter."""
 SILENT_S = 2.0
 STARVED_S = 20.0
 _LOOK_S = 0.25
 _GREETING = struct.pack("<BxHHHHxx", ord("l"), 11, 0, 0, 0)
-"""Little endian, protocol 11.0, without authorisation; even a refusal is an answer."""
+"""Greeting: little endian, protocol 11.0, without authorisation. A refusal is an answer too."""
 
 
-class DisplayPulse:
-    """Asks the X server while there is work for it.
+class DisplayWatchdog:
+    """Checks the X server while there is work for it.
 
     Args:
-        on_silent: called once when the server did not answer though it could have.
-        name: of the display; only one of this machine, such as ``:0``, is asked.
+        on_silent: Called once when the server did not answer although it could have run.
+        name: Name of the display. Only a display of this machine, such as ``:0``, is checked.
     """
 
     def __init__(self, on_silent: Callable[[], None], name: str | None = None) -> None:
@@ -39,13 +39,13 @@ class DisplayPulse:
         self._timer: asyncio.TimerHandle | None = None
         self._asking: asyncio.Task[None] | None = None
 
-    def begin(self) -> None:
-        """Work for the display has begun."""
+    def start(self) -> None:
+        """Start checking: work for the display has begun."""
         if self._path and self._timer is None:
             self._timer = asyncio.get_running_loop().call_later(PATIENCE_S, self._ask)
 
-    def end(self) -> None:
-        """None is left. Idempotent."""
+    def stop(self) -> None:
+        """Stop checking: no work is left. Idempotent."""
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
@@ -64,7 +64,10 @@ class DisplayPulse:
             await asyncio.sleep(PATIENCE_S)
 
     async def _answers(self) -> bool:
-        """Whether the server answers a greeting, or is gone, which its other connections tell."""
+        """Return whether the server answers a greeting.
+
+        True for one that ended, which its other connections notice.
+        """
         loop = asyncio.get_running_loop()
         with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM | socket.SOCK_NONBLOCK) as sock:
             try:
@@ -84,10 +87,10 @@ class DisplayPulse:
 
 
 def _connect(sock: socket.socket, path: str) -> None:
-    """Connect to a server's abstract name, which nobody can take from it as they can its file.
+    """Connect to a server's abstract socket, which no program can replace as it can the socket file.
 
     Raises:
-        OSError: it has neither.
+        OSError: Neither socket exists.
     """
     try:
         sock.connect(f"\0{path}")
@@ -96,7 +99,7 @@ def _connect(sock: socket.socket, path: str) -> None:
 
 
 async def _in_time(answer: asyncio.Future[bytes], pid: int) -> bool:
-    """Whether an answer comes before the server was silent for too long."""
+    """Return whether an answer arrives before the server has been silent for too long."""
     loop = asyncio.get_running_loop()
     counted_s = starved_s = 0.0
     at_s, waited_s = loop.time(), cpu_wait_s(pid)
@@ -115,7 +118,7 @@ async def _in_time(answer: asyncio.Future[bytes], pid: int) -> bool:
 
 
 def cpu_wait_s(pid: int) -> float:
-    """How long a process was ready to run and was not let; 0 when nobody knows."""
+    """Return the time for which a process was ready to run and got no processor; 0 when that is unknown."""
     try:
         with open(f"/proc/{pid}/schedstat", "rb") as file:  # noqa: PTH123 (no pathlib on this way)
             return int(file.read().split()[1]) / 1e9
