@@ -1,7 +1,7 @@
-"""The accessibility tree of a desktop: read from the XML that guests give, and written as text for models.
+"""Accessibility tree of a desktop: read from the XML that guests send, and written as text for models.
 
-A guest may say anything. The XML is parsed piece by piece, without document types, entities or anything
-that is fetched; nodes, depth, attributes and texts are bounded, and what ends early is a tree that says so.
+A guest may send anything. The XML is parsed piece by piece, without document types, entities or anything that
+is fetched. Nodes, depth, attributes and texts are bounded, and a tree that ends early is marked as truncated.
 """
 
 from __future__ import annotations
@@ -18,18 +18,18 @@ from osgym_protocol.limits import DEFAULT_A11Y_NODES
 
 MAX_DEPTH = 64
 MAX_ATTRIBUTES = 64
-"""Of one element."""
+"""Number of attributes of one element."""
 MAX_NAME_CHARS = 200
 MAX_VALUE_CHARS = 2000
 MAX_TEXT_CHARS = 20_000
-"""Of one element's text."""
+"""Length of one element's text."""
 _MAX_SIDE = 1 << 24
 _PAIR = re.compile(r"\((-?\d{1,8}), ?(-?\d{1,8})\)", re.ASCII)
 HEADER = "role\tname\ttext\tposition (x, y)\tsize (w, h)"
 
 
 class InvalidTree(ValueError):
-    """What came is no accessibility tree."""
+    """The input is no accessibility tree."""
 
 
 @dataclass(slots=True)
@@ -73,7 +73,7 @@ class _Enough(Exception):
 
 
 class _Builder:
-    """Takes expat's events."""
+    """Builds the tree from expat's events."""
 
     def __init__(self, max_nodes: int) -> None:
         self._left = max_nodes
@@ -150,12 +150,12 @@ def _pair(text: str) -> tuple[int, int] | None:
 
 
 def parse_tree(xml: bytes, *, max_nodes: int = DEFAULT_A11Y_NODES, truncated: bool = False) -> A11yTree:
-    """Read a tree; of one that is cut or too large, what is there.
+    """Parse a tree. One that is cut or too large yields the part that is there.
 
     Args:
-        xml: UTF-8.
-        max_nodes: elements beyond are left out.
-        truncated: the XML is known to be cut, so that its end is missing.
+        xml: XML in UTF-8.
+        max_nodes: Number of elements; further ones are left out.
+        truncated: The XML is known to be cut, so that its end is missing.
 
     Raises:
         InvalidTree: It is not XML, has a document type, or has no element.

@@ -11,14 +11,14 @@ class A11yNode:
     """One element.
 
     Attributes:
-        role: such as ``push-button``.
-        name: its label.
-        text: its content; empty where it has none.
-        box: x, y, width and height on the screen, in pixels; None where it does not show.
-        states: such as ``focused``, ``enabled``, in the order in which they came.
-        attributes: the rest, by name with its prefix (``val:value``, ``attr:class``).
-        children: in order.
-        partial: something in it or below it could not be read in time, or was too much.
+        role: Role, such as ``push-button``.
+        name: Label.
+        text: Content; empty where it has none.
+        box: x, y, width and height on the screen, in pixels; None where it is not visible.
+        states: States such as ``focused`` and ``enabled``, in the order of the XML.
+        attributes: Further attributes by name with a prefix (``val:value``, ``attr:class``).
+        children: Child elements in order.
+        partial: A part of its subtree could not be read in time, or was too much.
     """
 
     role: str

@@ -1,8 +1,8 @@
-"""The order in which a tree is written for models, and what is left out when it is too long (pure).
+"""Order in which a tree is written for models, and in which elements are left out. Pure.
 
 A tree is divided into surfaces: windows, and the dialogs, alerts and open menus inside them. Those that ask
 for an answer come first, then the active window, the one with the focus, and the others from the top of the
-screen to the bottom. What is left out first are the cells of tables and the items of long lists behind them.
+screen to the bottom. The cells of tables, and the items of long lists, behind them are left out first.
 """
 
 from __future__ import annotations
@@ -18,7 +18,9 @@ from osgym_protocol.a11y_node import A11yNode
 STACKING = "attr:x11-stacking"
 ACTIVE = "attr:x11-active"
 MODAL = "attr:x11-modal"
-"""What guests say of a window beside its program's own words: see the guest's `window_match`."""
+"""Attribute by which guests mark a modal window, beside its program's own states: see the guest's
+`window_match`.
+"""
 
 MAX_FIELD_CHARS = 200
 MAX_LEFT_OUT_LINES = 16
@@ -61,9 +63,9 @@ class _Surface:
     """A window, or a part of one that lies in front of the rest of it.
 
     Attributes:
-        root: its topmost element.
-        window: the window that it is or lies in.
-        lines: its elements that show, each before its children, and whether each is one of many.
+        root: Topmost element.
+        window: Window that it is or lies in.
+        lines: Visible elements, each before its children, and whether each is one of many.
     """
 
     root: A11yNode
@@ -73,17 +75,17 @@ class _Surface:
 
     @property
     def stacking(self) -> int:
-        """Place of its window in the stacking order; -1 where the guest does not tell."""
+        """Place of its window in the stacking order; -1 where the guest does not report it."""
         text = self.window.attributes.get(STACKING, "")
         return int(text) if len(text) < 9 and text.isascii() and text.isdigit() else -1
 
 
 def to_lines(desktop: A11yNode, max_lines: int) -> list[str]:
-    """Return a line for each element that shows, the most important surfaces first.
+    """Return a line for each visible element, the most important surfaces first.
 
-    Of more than `max_lines` elements the least important are left out. A line for each surface that lost
-    some says how many and of which roles; of more than `MAX_LEFT_OUT_LINES` such lines the last is for all
-    remaining surfaces.
+    Of more than `max_lines` elements the least important are left out. A line for each surface that lost some
+    has their number and roles; of more than `MAX_LEFT_OUT_LINES` such lines the last is for all remaining
+    surfaces.
     """
     surfaces = ordered_surfaces(desktop)
     kept = _kept(surfaces, max(max_lines, 0))
@@ -104,7 +106,7 @@ def to_lines(desktop: A11yNode, max_lines: int) -> list[str]:
 
 
 def ordered_surfaces(desktop: A11yNode) -> list[_Surface]:
-    """Return the surfaces of a tree that show anything, the most important first."""
+    """Return the visible surfaces of a tree, the most important first."""
     surfaces = [surface for surface in _surfaces(desktop) if surface.lines]
     knows_active = any(ACTIVE in surface.window.attributes for surface in surfaces)
     for surface in surfaces:
@@ -126,7 +128,7 @@ def _tier(surface: _Surface, knows_active: bool) -> Tier:
 
 
 def _surfaces(desktop: A11yNode) -> Iterator[_Surface]:
-    """Divide a tree into surfaces, in its own order; one of its own holds what lies in no window."""
+    """Divide a tree into surfaces, in its own order; one surface has the elements outside all windows."""
     outside = _Surface(desktop, desktop)
     found = [outside]
     waiting: list[tuple[A11yNode, int, _Surface, bool]] = [(desktop, 0, outside, False)]
@@ -149,7 +151,7 @@ def _surfaces(desktop: A11yNode) -> Iterator[_Surface]:
 
 
 def _lies_in_front(node: A11yNode) -> bool:
-    """Return whether a part of a window is a dialog or an open menu: of closed ones no child shows."""
+    """Return whether a part of a window is a dialog or an open menu; a closed one has no visible child."""
     if not _shows(node):
         return False
     return node.role in _DIALOGS or (node.role in _MENUS and any(map(_shows, node.children)))
@@ -160,7 +162,7 @@ def _shows(node: A11yNode) -> bool:
 
 
 def _kept(surfaces: Sequence[_Surface], most: int) -> set[int]:
-    """Return which elements are written, by identity: the `most` of lowest rank."""
+    """Return the elements to write, by identity: the `most` of lowest rank."""
     ranked = []
     for order, surface in enumerate(surfaces):
         focus = next((at for at, (node, _) in enumerate(surface.lines) if "focused" in node.states), None)

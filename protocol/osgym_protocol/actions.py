@@ -1,4 +1,7 @@
-"""Internal actions: from JSON to checked values. Pure; nothing is done before the whole list is valid."""
+"""Internal actions: from JSON to checked values.
+
+Pure. No action is executed before the whole list is valid.
+"""
 
 from __future__ import annotations
 
@@ -29,7 +32,7 @@ _MODIFIER_KEYSYMS = frozenset(KEYSYMS[name] for name in MODIFIERS)
 
 
 class Op(TextEnum):
-    """Names of the internal actions that a guest carries out."""
+    """Names of the internal actions that a guest executes."""
 
     CLICK = "click"
     MOVE = "move"
@@ -50,8 +53,8 @@ class InvalidAction(ValueError):
     """An action that is refused.
 
     Attributes:
-        index: which one of the list.
-        message: what is wrong with it; shortened where it cites what was given.
+        index: Place of the action in the list.
+        message: Reason; shortened where it cites the input.
     """
 
     def __init__(self, message: str, index: int = 0) -> None:
@@ -76,14 +79,14 @@ class Click:
 
 @dataclass(frozen=True)
 class Move:
-    """Put the pointer somewhere."""
+    """Move the pointer to a point."""
 
     at: Point
 
 
 @dataclass(frozen=True)
 class Drag:
-    """Press at the first point, go through all, release at the last."""
+    """Press at the first point, move through all, release at the last."""
 
     path: tuple[Point, ...]
     button: int
@@ -185,7 +188,7 @@ def op_of(action: Action) -> Op:
 
 
 class _Fields:
-    """The fields of one action; whatever is left over at the end is refused."""
+    """Fields of one action; a field that nothing takes is refused at the end."""
 
     def __init__(self, raw: Mapping[str, Any], screen: Point) -> None:
         self._raw = dict(raw)
@@ -301,7 +304,7 @@ def _integer(value: Any, name: str, low: int, high: int) -> int:
 
 
 def _clicks(pixels: float) -> int:
-    """Wheel clicks nearest to a distance; any distance is at least one."""
+    """Return the wheel clicks nearest to a distance; any distance is at least one."""
     if pixels == 0:
         return 0
     clicks = max(1, int(abs(pixels) / PIXELS_PER_SCROLL_CLICK + 0.5))
@@ -355,14 +358,14 @@ _PARSERS: dict[str, Callable[[_Fields], Action]] = {
 
 
 def parse_action(raw: Any, screen: Point) -> Action:
-    """One checked action.
+    """Parse one action.
 
     Args:
-        raw: the JSON object.
-        screen: width and height in pixels.
+        raw: JSON object.
+        screen: Width and height in pixels.
 
     Raises:
-        InvalidAction: it is refused, and why.
+        InvalidAction: It is refused; the message has the reason.
     """
     if not isinstance(raw, dict) or not isinstance(raw.get("op"), str):
         raise InvalidAction("an action is an object with the field op")
@@ -376,10 +379,10 @@ def parse_action(raw: Any, screen: Point) -> Action:
 
 
 def parse_actions(raw: Any, screen: Point) -> list[Action]:
-    """All actions of a step, or none.
+    """Parse all actions of a step.
 
     Raises:
-        InvalidAction: the first that is refused; nothing has been done.
+        InvalidAction: The first action that is refused; none has been executed.
     """
     if not isinstance(raw, list) or len(raw) > MAX_ACTIONS:
         raise InvalidAction(f"actions must be a list of at most {MAX_ACTIONS}")
@@ -398,7 +401,7 @@ def parse_actions(raw: Any, screen: Point) -> list[Action]:
 
 
 def check_encoded_size(raw: Sequence[Mapping[str, Any]]) -> None:
-    """Check that a guest takes a step's actions, all together, in UTF-8 without blanks.
+    """Check that a guest accepts the size of a step's actions, encoded together in UTF-8 without blanks.
 
     Raises:
         InvalidAction: They are too large; the index is that of the longest action.

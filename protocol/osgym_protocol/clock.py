@@ -1,4 +1,4 @@
-"""The clock of a desktop: the time that an episode begins at, and whether it goes on from there."""
+"""Clock of a desktop: its time at the beginning of an episode, and whether it runs."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ _START = re.compile(r"(\d{4}-\d{2}-\d{2})T(\d{2}:\d{2})(:\d{2})?Z?", re.ASCII)
 
 @dataclass(frozen=True, slots=True)
 class ClockOptions(Message):
-    """What a desktop's wall clock shows, instead of its host's.
+    """Wall clock of a desktop that differs from its host's.
 
     Attributes:
-        start: The time at the episode's beginning, before the task's setup: ``2026-01-01T09:00`` or with
-            seconds, in UTC, which is the images' time zone. From 2020 to 2099.
-        frozen: It stays there; else it goes on.
+        start: Time at the episode's beginning, before the task's setup: ``2026-01-01T09:00`` or with seconds,
+            in UTC, which is the images' time zone. From 2020 to 2099.
+        frozen: The clock stays at its start; else it runs.
 
     Raises:
         WireFormatError: ``start`` is not such a time.
@@ -31,7 +31,6 @@ class ClockOptions(Message):
     frozen: bool = False
 
     def __post_init__(self) -> None:
-        """Check the time."""
         _ = self.start_ns
 
     @property
@@ -53,7 +52,7 @@ class ClockOptions(Message):
 
 
 def parse_clock(raw: Any) -> ClockOptions | None:
-    """Return the `clock` of a task or a request: a time, or an object with ``start`` and ``frozen``.
+    """Parse the `clock` of a task or a request: a time, or an object with ``start`` and ``frozen``.
 
     Raises:
         WireFormatError: It is neither.

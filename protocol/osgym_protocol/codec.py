@@ -1,7 +1,7 @@
-"""Frozen dataclasses to JSON objects and back, with the types checked on the way in.
+"""Conversion of frozen dataclasses to JSON objects and back, with checked types.
 
-Unknown fields are ignored, so an old client understands a newer host; a known field of the wrong
-type is an error that names its path.
+Unknown fields are ignored, so that an old client understands a newer host. A known field of the wrong type is
+an error that names its path.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ T = TypeVar("T", bound="Message")
 Converter = Callable[[Any, str], Any]
 
 OMIT = {"omit_default": True}
-"""Metadata of a field that is left out of the JSON object while it is its default, None or False."""
+"""Metadata of a field that is left out of the JSON object while it has its default, None or False."""
 
 
 class WireFormatError(ValueError):
-    """What came over the wire is not what the protocol promises."""
+    """A message violates the protocol."""
 
 
 class Message:
@@ -37,18 +37,17 @@ class Message:
         """Build the message from a decoded JSON object.
 
         Raises:
-            WireFormatError: a field is missing or of the wrong type.
+            WireFormatError: A field is missing or of the wrong type.
         """
         result: T = _converter_of(cls)(data, cls.__name__)
         return result
 
     @classmethod
     def field_names(cls) -> tuple[str, ...]:
-        """Return the names of all fields."""
         return tuple([name for name, _ in _names_of(cls)])
 
     def to_dict(self) -> dict[str, Any]:
-        """The JSON object of this message; fields that are unset are left out."""
+        """Return the message as a JSON object without its unset fields."""
         out: dict[str, Any] = {}
         for name, omitted in _names_of(type(self)):
             value = getattr(self, name)
@@ -73,7 +72,7 @@ def known_fields(raw: Any, known: tuple[str, ...], name: str) -> Mapping[str, An
 
 
 _ATOMS = frozenset((str, int, float, bool, type(None)))
-"""What is JSON as it is. Told apart before `_plain` is called: 13 µs instead of 29 for a step's answer."""
+"""Types that are JSON already. Checked before `_plain` is called: 13 µs instead of 29 for a step's answer."""
 
 
 def _plain(value: Any) -> Any:
@@ -89,9 +88,9 @@ def _plain(value: Any) -> Any:
 
 
 _MOST = 2**63
-"""Numbers beyond this are nobody's; JSON has no bound of its own."""
+"""Bound of numbers, since JSON has none of its own."""
 _NAMES: dict[type[Message], tuple[tuple[str, Any], ...]] = {}
-"""Fields of each message, each with the value that it is left out for, or with `_NEVER`."""
+"""Fields of each message, each with the value for which it is left out, or with `_NEVER`."""
 _NEVER = object()
 _CONVERTERS: dict[type[Message], Converter] = {}
 
@@ -139,7 +138,7 @@ def _message_converter(cls: Any) -> Converter:
 
 
 def _converter(hint: Any) -> Converter:
-    """The checked conversion for one type hint."""
+    """Return the checked conversion for one type hint."""
     if hint is Any:
         return _anything
     origin, args = typing.get_origin(hint), typing.get_args(hint)
@@ -165,7 +164,7 @@ def _converter(hint: Any) -> Converter:
 
 
 def _taken_as_they_are(hint: Any) -> frozenset[type]:
-    """The exact types of values that need no check: half of what a step's answer has."""
+    """Return the exact types of values that need no check: half of what a step's answer has."""
     union = typing.get_origin(hint) in (typing.Union, types.UnionType)
     hints = typing.get_args(hint) if union else (hint,)
     return frozenset(kind for kind in (bool, type(None)) if kind in hints)
@@ -264,7 +263,7 @@ def _text(value: Any, path: str) -> str:
 
 
 def _anything(value: Any, path: str, depth: int = 0) -> Any:
-    """Check what has no type of its own: it must at least be JSON that can be passed on."""
+    """Check a value without a type of its own: it must be JSON that can be passed on."""
     if isinstance(value, str):
         return _text(value, path)
     if isinstance(value, float):

@@ -1,4 +1,4 @@
-"""The enums of both protocols: codes and what they mean, classes, reasons, policies."""
+"""Enums of both protocols: codes and their meanings, classes, reasons, policies."""
 
 from __future__ import annotations
 
@@ -9,15 +9,15 @@ from typing import NoReturn
 
 
 class TextEnum(str, Enum):
-    """An enum whose members are strings (`StrEnum` needs Python 3.11)."""
+    """Enum whose members are strings (`StrEnum` needs Python 3.11)."""
 
     def __str__(self) -> str:
-        """Return the value: what is on the wire."""
+        """Return the value that is sent on the wire."""
         return str(self.value)
 
 
 def assert_never(value: NoReturn) -> NoReturn:
-    """Mark what cannot be reached, for the type checker (`typing` has it from Python 3.11 on)."""
+    """Mark unreachable code for the type checker (`typing` has it from Python 3.11 on)."""
     raise AssertionError(f"unexpected {value!r}")
 
 
@@ -61,20 +61,20 @@ class ErrorCode(TextEnum):
 
 
 class TokenScope(TextEnum):
-    """What a token may do; each may what those before it may."""
+    """Permissions of a token; each scope includes those before it."""
 
     OBSERVE = "observe"  # look: state, frames, events, metrics, what was recorded
     RUN = "run"  # what a training script needs: episodes, and their desktops from inside
     ADMIN = "admin"  # what operators do: drain, act on others' desktops
 
     def includes(self, other: TokenScope) -> bool:
-        """Whether who may this may `other` too."""
+        """Return whether this scope includes `other`."""
         order = list(TokenScope)
         return order.index(self) >= order.index(other)
 
 
 class ErrorClass(TextEnum):
-    """The party at fault for a failure."""
+    """Party at fault for a failure."""
 
     MODEL = "model"  # the policy gave no action, or failed itself: no reward
     POLICY = "policy"  # what the policy did in its desktop ended the episode: a valid 0, not retried
@@ -83,7 +83,7 @@ class ErrorClass(TextEnum):
 
 
 class Evidence(TextEnum):
-    """Source of the evidence that the check of a task uses."""
+    """Source of the evidence that a task's check uses."""
 
     HOST = "host"  # files and rules alone: no program of the desktop is asked
     GUEST = "guest"  # answers of the desktop's programs, which a policy can replace or imitate
@@ -91,11 +91,11 @@ class Evidence(TextEnum):
 
 @dataclass(frozen=True, slots=True)
 class ErrorMeaning:
-    """What follows from a code.
+    """Consequences of an error code.
 
     Attributes:
-        status: The HTTP status, where the answer has no more exact one.
-        error_class: Whose fault it is; None where nobody's training run is concerned.
+        status: HTTP status, where the answer has no more exact one.
+        error_class: Party at fault; None where no training run is affected.
     """
 
     status: int
@@ -138,11 +138,11 @@ MEANINGS: Mapping[ErrorCode, ErrorMeaning] = {
     ErrorCode.TIMEOUT: ErrorMeaning(504),
     ErrorCode.INTERNAL: ErrorMeaning(500),
 }
-"""What each code of host API v1 means: total; which exception it becomes is said by the SDK."""
+"""Meaning of every code of host API v1. The SDK maps each code to its exception."""
 
 
 class TerminationReason(TextEnum):
-    """Why an episode ended. Open: a client must accept others."""
+    """Reason for the end of an episode. Open: a client must accept others."""
 
     DONE = "done"
     FAIL = "fail"
@@ -164,7 +164,7 @@ class TerminationReason(TextEnum):
 
 
 class DropReason(TextEnum):
-    """Why something of a recorded step is missing (`dropped` in a trajectory). Open: accept others."""
+    """Reason for a missing part of a recorded step (`dropped` in a trajectory). Open: accept others."""
 
     QUEUE = "queue"  # the disk could not keep up
     EPISODE = "episode"  # the episode recorded as much as one may
@@ -172,7 +172,7 @@ class DropReason(TextEnum):
 
 
 class Done(TextEnum):
-    """Why a step was the last one."""
+    """Reason for which a step was the last one."""
 
     DONE = "done"
     FAIL = "fail"
@@ -180,7 +180,7 @@ class Done(TextEnum):
 
 
 class SettlePolicy(TextEnum):
-    """How the guest decides that the screen is final."""
+    """Rule by which the guest decides that the screen is final."""
 
     EXACT = "exact"
     FAST = "fast"
@@ -189,7 +189,7 @@ class SettlePolicy(TextEnum):
 
 
 class SettleReason(TextEnum):
-    """Why the guest answered when it did."""
+    """Reason for which the guest answered."""
 
     QUIET = "quiet"
     TIMEOUT = "timeout"

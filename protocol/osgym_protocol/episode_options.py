@@ -48,7 +48,6 @@ class EpisodeOptions(Message):
     """Name of the run that the episode belongs to, for people who look at it; branches keep it."""
 
     def __post_init__(self) -> None:
-        """Check the bounds."""
         for option in dataclasses.fields(self):
             _check(option.name, getattr(self, option.name), option.metadata)
         if self.clock is not None and self.checkpoint is not None:

@@ -1,4 +1,4 @@
-"""Guest protocol v1: what is particular to it, beside the actions, options and observations it shares."""
+"""Parts of guest protocol v1 that the host's protocol does not share."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ EXIT_DISPLAY_GONE = 3
 """Exit code of the guest agent when the X server is gone."""
 
 LISTEN_FD = 3
-"""The inherited listening socket, when LISTEN_FDS is 1."""
+"""Descriptor of the inherited listening socket, when LISTEN_FDS is 1."""
 
 DEFAULT_PORT = 5000
 

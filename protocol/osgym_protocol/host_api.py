@@ -1,4 +1,4 @@
-"""Host API v1: what clients ask of a host, and what it answers. An observation is as the guest made it."""
+"""Messages of host API v1. Observations pass through as the guest made them."""
 
 from __future__ import annotations
 
@@ -15,32 +15,34 @@ from osgym_protocol.options import ObserveOptions, SettleOptions
 
 LEASE_HEADER = "OSGym-Lease"
 CLIENT_HEADER = "OSGym-Client"
-"""A name that a client gives itself, at most ``MAX_ID_CHARS``: clients that wait for replicas take turns."""
+"""Header with a name that the client chooses, at most ``MAX_ID_CHARS``; clients wait for replicas in fair
+turns.
+"""
 
 
 @dataclass(frozen=True, slots=True)
 class Notice(Message):
-    """A host will be taken away: it gives out no replicas, and running episodes should come to their end.
+    """Notice that a host will be taken away. It gives out no replicas, and running episodes should end.
 
-    Some seconds before ``deadline`` (the host's ``drain_margin_s``) episodes that are still open end as
-    lost, with the cause ``host_going``.
+    Some seconds before ``deadline`` (the host's ``drain_margin_s``) episodes that are still open end as lost,
+    with the cause ``host_going``.
     """
 
     kind: str
     """``terminate``, ``stop``, ``hibernate`` (AWS), ``preempted``, ``maintenance`` (Google Cloud), or
     ``operator``. Open: a client must accept others."""
     deadline: float | None = None
-    """When the host goes, in Unix time (s); None: when no episode is open any more."""
+    """Time at which the host goes, in Unix time (s); None: when no episode is open any more."""
 
 
 @dataclass(frozen=True, slots=True)
 class ParentInfo(Message):
-    """What an episode was branched from, and after which of its steps."""
+    """Episode that an episode was branched from, and the last of its steps before that."""
 
     episode_id: str
     step: int
     checkpoint_id: str | None = field(default=None, metadata=OMIT)
-    """Set where it was restored from a checkpoint."""
+    """Checkpoint that the episode was restored from, if any."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -64,10 +66,10 @@ class SetupWarning(Message):
     """Index in the task's ``config``."""
     type: str
     what: str
-    """The command, shortened."""
+    """Command, shortened."""
     exit_status: int
     stderr: str = ""
-    """The end of what it wrote there. Written in the replica: show it, never interpret it."""
+    """End of its standard error. Written in the replica: show it, never interpret it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,18 +87,18 @@ class CreateAnswer(Message):
     last_seq: int = 0
     parent: ParentInfo | None = None
     setup_warnings: tuple[SetupWarning, ...] = ()
-    """What went wrong in the task's setup; ``strict_setup`` makes each of them a refusal."""
+    """Failures of the task's setup; ``strict_setup`` makes each of them a refusal."""
     template: str | None = field(default=None, metadata=OMIT)
-    """Whether a task template was used: ``hit``, ``made``, ``no (reason)``; absent where they are off."""
+    """Use of a task template: ``hit``, ``made``, ``no (reason)``; absent where templates are off."""
     warm_apps: tuple[str, ...] | None = field(default=None, metadata=OMIT)
-    """Programs that ran before the set-up and that it used; absent where none ran in this replica."""
+    """Warm programs that the set-up used; absent where none ran in this replica."""
     notes: bool | None = field(default=None, metadata=OMIT)
-    """Whether the ``note`` of a step is kept; absent where nothing is recorded."""
+    """The ``note`` of a step is kept; absent where nothing is recorded."""
 
 
 @dataclass(frozen=True, slots=True)
 class StepRequest(Message):
-    """``POST /v1/episodes/{id}/step``; ``seq`` counts from 1, a repeated one acts no second time."""
+    """``POST /v1/episodes/{id}/step``; ``seq`` counts from 1, and a repeated one acts only once."""
 
     lease: str
     seq: int
@@ -105,7 +107,7 @@ class StepRequest(Message):
     observe: ObserveOptions | None = field(default=None, metadata=OMIT)
     traceparent: str | None = field(default=None, metadata=OMIT)
     note: str | None = field(default=None, metadata=OMIT)
-    """What the policy said, for the trajectory: at most ``MAX_NOTE_CHARS``."""
+    """Words of the policy for the trajectory: at most ``MAX_NOTE_CHARS``."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,7 +144,7 @@ class StepAnswer(Message):
     error: ErrorInfo | None = field(default=None, metadata=OMIT)
     notice: Notice | None = field(default=None, metadata=OMIT)
     interventions: int | None = field(default=None, metadata=OMIT)
-    """How often a person acted in this episode so far, where one did."""
+    """Number of actions of a person in this episode so far, where there were any."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -217,14 +219,14 @@ class HostImage(Message):
 
 @dataclass(frozen=True, slots=True)
 class HostCapacity(Message):
-    """Replicas by what they do now. ``max_replicas`` is what admission allows in all."""
+    """Numbers of replicas by their state. ``max_replicas`` is the bound that admission allows."""
 
     max_replicas: int
     ready: int
     leased: int
     starting: int = 0
     waiting: int = 0
-    """Clients that wait for a replica."""
+    """Number of clients that wait for a replica."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -234,7 +236,7 @@ class HostLoad(Message):
     ram_total_mib: float
     ram_available_mib: float
     disk_free_mib: float | None = field(default=None, metadata=OMIT)
-    """Where replicas write; None: the host does not say."""
+    """Free space where replicas write; None: the host does not report it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -250,13 +252,13 @@ class HostState(Message):
     load: HostLoad
     draining: bool = False
     branching: bool = False
-    """Whether episodes can be forked and checkpointed here."""
+    """Episodes can be forked and checkpointed here."""
     reach: tuple[str, ...] = ()
-    """The ways to reach into a desktop that its guests offer (`ReachKind`)."""
+    """Ways to reach into a desktop that the host's guests offer (`ReachKind`)."""
     notice: Notice | None = field(default=None, metadata=OMIT)
-    """Why it drains."""
+    """Notice because of which the host drains."""
     notices: str = "off"
-    """Whether notices are watched for: ``off``, ``watching`` or ``failing``."""
+    """State of the watch for notices: ``off``, ``watching`` or ``failing``."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -269,10 +271,10 @@ class EpisodeState(Message):
     state: str
     step: int
     last_seq: int = 0
-    """The last sequence number that the host accepted, answered or not."""
+    """Last sequence number that the host accepted, answered or not."""
     task_id: str | None = None
     evaluated: bool = False
-    """Whether its evaluation has begun, which ends it: no step follows."""
+    """Its evaluation has begun, which ends it: no step follows."""
     done: Done | None = None
     termination_reason: str | None = None
     error: ErrorInfo | None = None
@@ -288,16 +290,16 @@ class ForkRequest(Message):
     lease: str
     count: int
     lease_ttl_s: float | None = field(default=None, metadata=OMIT)
-    """The parent's unless set."""
+    """Lease time of the children; the parent's unless set."""
     max_steps: int | None = field(default=None, metadata=OMIT)
-    """The parent's unless set; counts from the parent's first step."""
+    """Number of steps, counted from the parent's first step; the parent's unless set."""
     wait_s: float = DEFAULT_FORK_WAIT_S
-    """How long to wait for room for all of them."""
+    """Longest wait for room for all children."""
 
 
 @dataclass(frozen=True, slots=True)
 class ForkChild(Message):
-    """One child: an episode of its own that goes on where the parent was."""
+    """One child: an episode of its own that continues where the parent was."""
 
     episode_id: str
     lease: str
@@ -311,7 +313,7 @@ class ForkChild(Message):
 
 @dataclass(frozen=True, slots=True)
 class ForkAnswer(Message):
-    """``pause_ms``: how long the parent's desktop stood still."""
+    """``pause_ms``: time for which the parent's desktop was paused."""
 
     parent: ParentInfo
     pause_ms: float
@@ -320,7 +322,7 @@ class ForkAnswer(Message):
 
 @dataclass(frozen=True, slots=True)
 class CheckpointRequest(Message):
-    """``POST /v1/episodes/{id}/checkpoint``. Without ``keep`` it goes with the episode's lease."""
+    """``POST /v1/episodes/{id}/checkpoint``. Without ``keep`` it is deleted with the episode's lease."""
 
     request_id: str
     lease: str
@@ -348,7 +350,7 @@ class CheckpointInfo(Message):
 
 @dataclass(frozen=True, slots=True)
 class CheckpointList(Message):
-    """``GET /v1/checkpoints``. ``max_mib`` bounds those that are kept."""
+    """``GET /v1/checkpoints``. ``max_mib`` bounds the kept ones."""
 
     checkpoints: tuple[CheckpointInfo, ...]
     used_mib: float

@@ -1,7 +1,7 @@
-"""The HTTP clients of all distributions, made here so that each follows a `ProxyRoute`.
+"""HTTP clients of all distributions, made here so that each follows a `ProxyRoute`.
 
-Distributions that import this module depend on httpx; this one does not. What httpx itself reads from the
-environment is not used: it sends loopback requests through proxies, and knows no CIDR blocks in `NO_PROXY`.
+Distributions that import this module depend on httpx; this one does not. httpx's own reading of the
+environment is off: it sends loopback requests through proxies, and knows no CIDR blocks in `NO_PROXY`.
 """
 
 from __future__ import annotations
@@ -31,11 +31,11 @@ def make_client(
     """Return a client whose requests go through the proxies of `route`, and through no others.
 
     Args:
-        route: which proxy a request goes through.
-        base_url: what relative URLs of requests are completed with.
-        headers: sent with every request.
-        verify: a TLS context; True: the system's authorities; False: certificates are not checked.
-        timeout: of each part of a request, in seconds.
+        route: Proxies by request.
+        base_url: URL to which relative URLs of requests are resolved.
+        headers: Headers of every request.
+        verify: TLS context; True: the system's authorities; False: certificates are not checked.
+        timeout: Timeout of each part of a request, in seconds.
     """
     return httpx.Client(
         transport=_RoutedTransport(route, verify),
@@ -59,13 +59,13 @@ def make_async_client(
     """Return an asynchronous client whose requests go through the proxies of `route`, and through no others.
 
     Args:
-        route: which proxy a request goes through.
-        base_url: what relative URLs of requests are completed with.
-        headers: sent with every request.
-        verify: a TLS context; True: the system's authorities; False: certificates are not checked.
-        timeout: of each part of a request, in seconds.
-        limits: connections, counted apart for each proxy and for direct connections.
-        transport: the caller's own, used instead of `route`, `verify` and `limits`.
+        route: Proxies by request.
+        base_url: URL to which relative URLs of requests are resolved.
+        headers: Headers of every request.
+        verify: TLS context; True: the system's authorities; False: certificates are not checked.
+        timeout: Timeout of each part of a request, in seconds.
+        limits: Bounds on connections, counted apart for each proxy and for direct connections.
+        transport: Transport that replaces `route`, `verify` and `limits`.
     """
     return httpx.AsyncClient(
         transport=transport or _AsyncRoutedTransport(route, verify, limits),
@@ -113,7 +113,7 @@ class _Transports(Generic[Transport]):
         return found
 
     def drain(self) -> list[Transport]:
-        """Return all that were made, and forget them."""
+        """Remove and return all transports."""
         made, self._made = list(self._made.values()), {}
         return made
 

@@ -1,4 +1,4 @@
-"""Key names and their X keysyms (the names of X11/keysymdef.h), with the aliases people use."""
+"""Names of keys and their X keysyms (X11/keysymdef.h), with the aliases that people use."""
 
 from __future__ import annotations
 
@@ -130,7 +130,7 @@ SYMBOLS: dict[str, str] = {
     "⏎": "Return", "↵": "Return", "⌤": "KP_Enter", "⎋": "Escape", "⌫": "BackSpace", "⌦": "Delete",
     "⇥": "Tab", "␣": "space", "⇞": "Prior", "⇟": "Next", "↑": "Up", "↓": "Down", "←": "Left", "→": "Right",
 }
-"""Signs that are printed on keys and stand for them. As text they are typed as they are."""
+"""Signs that are printed on keys and name them. In a text they are typed as characters."""
 
 MODIFIERS = frozenset(
     ["Control_L", "Control_R", "Shift_L", "Shift_R", "Alt_L", "Alt_R", "Super_L", "Super_R", "Meta_L",
@@ -142,21 +142,21 @@ _CONTROLS = {
 }
 # fmt: on
 ACTING = frozenset(_CONTROLS)
-"""Characters of a text whose keys do something, where others only add to it."""
+"""Characters of a text whose keys act, where others only add to the text."""
 _UNICODE = 0x01000000
 _PREFIXES = ("key_", "key.", "keys.", "xk_")
-"""Of the names in Linux's input events, pynput, Selenium and X11's headers."""
+"""Prefixes of names in Linux's input events, pynput, Selenium and X11's headers."""
 _NOT_WITH_PREFIX = frozenset(("back",))
-"""KEY_BACK is a browser's button, not BackSpace."""
+"""Names that mean another key with a prefix: KEY_BACK is a browser's button, not BackSpace."""
 _by_lower: dict[str, str] = {}
 _by_letters: dict[str, str] = {}
 
 
 def char_keysym(char: str) -> int:
-    """The keysym that types a character; control characters are those with a key of their own.
+    """Return the keysym that types a character; control characters are those with a key of their own.
 
     Raises:
-        KeyError: a control character, or a half of a surrogate pair, that no key types.
+        KeyError: No key types it: a control character, or a half of a surrogate pair.
     """
     name = _CONTROLS.get(char)
     if name is not None:
@@ -168,10 +168,10 @@ def char_keysym(char: str) -> int:
 
 
 def key_keysym(name: str) -> int:
-    """The keysym of a key name, an alias, a single character or ``U+20AC``; case does not matter.
+    """Return the keysym of a key name, an alias, a single character or ``U+20AC``, in any case.
 
     Raises:
-        KeyError: there is no such key.
+        KeyError: There is no such key.
     """
     found = find_key(name)
     if found is None:
@@ -180,7 +180,7 @@ def key_keysym(name: str) -> int:
 
 
 def find_key(name: str) -> int | None:
-    """Return the keysym of a key, as :func:`key_keysym`; None where there is no such key."""
+    """Return the keysym of a key, as :func:`key_keysym`; None for an unknown key."""
     name = key_name(name)
     if len(name) == 1 or name[:2].lower() == "u+":
         try:
@@ -192,7 +192,7 @@ def find_key(name: str) -> int | None:
 
 
 def key_name(name: str) -> str:
-    """Return the name of a key that is spelt in another way; any other name as it is.
+    """Return the name of a key in any spelling; an unknown name stays as it is.
 
     ``Page Down``, ``page-down`` and ``KEY_PAGEDOWN`` are ``Next``, ``⌘`` is ``Super_L``. A name in `KEYSYMS`
     or `ALIASES` is returned as it is, whatever its case.
@@ -229,12 +229,12 @@ def _known(name: str) -> str | None:
 
 
 def _letters(name: str) -> str:
-    """Return a name without what joins its words."""
+    """Return a name without the characters that join its words."""
     return "".join(sign for sign in name.lower() if sign not in " _-")
 
 
 def _no_key(name: str) -> str:
-    """Say what there is in place of a key that there is not."""
+    """Return the message for an unknown key, with a similar one."""
     import difflib  # here: only refusals need it
 
     shown = name[:40]

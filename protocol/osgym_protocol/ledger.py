@@ -1,4 +1,4 @@
-"""The numbers of steps: each step is done once, and its answer is there for whoever asks again. Pure."""
+"""Ledger of step numbers: each step is done once, and its answer can be asked for again. Pure."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ S = TypeVar("S")
 
 
 class StepRefused(Exception):
-    """A number that cannot be taken now (409).
+    """The number of a step is refused now (409).
 
     Attributes:
         code: `busy`, `bad_sequence` or `answer_lost`.
         message: One sentence for people.
-        details: More, as JSON.
+        details: Further facts as JSON.
     """
 
     def __init__(self, code: GuestErrorCode, message: str, details: Mapping[str, Any]) -> None:
@@ -27,13 +27,13 @@ class StepRefused(Exception):
 
 
 class StepLedger(Generic[S]):
-    """Which step was the last, and which one runs. `S` stands for a step: a task, in the guests.
+    """The last step and the running one. `S` is the type of a step: a task, in the guests.
 
-    A step is started, takes its number when nothing can refuse it any more, and ends. One that ends before
-    it took its number leaves everything as it was.
+    A step starts, takes its number when nothing can refuse it any more, and ends. A step that ends before it
+    took its number changes nothing.
 
     Attributes:
-        last_seq: The last number that was taken; 0 before the first.
+        last_seq: Last number that was taken; 0 before the first.
     """
 
     def __init__(self, last_seq: int = 0) -> None:
@@ -43,7 +43,7 @@ class StepLedger(Generic[S]):
 
     @property
     def running(self) -> S | None:
-        """The step that was started and has not ended."""
+        """Step that was started and has not ended."""
         return None if self._running is None else self._running[1]
 
     def find(self, seq: int) -> S | None:
@@ -68,16 +68,16 @@ class StepLedger(Generic[S]):
         return self._done
 
     def start(self, seq: int, step: S) -> None:
-        """Note that the next step runs."""
+        """Record that the next step runs."""
         assert self._running is None and seq == self.last_seq + 1, "find() said otherwise"
         self._running = seq, step
 
     def take(self, seq: int) -> None:
-        """Use up the number of the running step: it counts as done from here on, whatever happens."""
+        """Use up the number of the running step, which counts as done from here on."""
         self.last_seq, self._done = seq, None
 
     def end(self, *, answered: bool) -> None:
-        """Note that the running step has ended, with an answer or without."""
+        """Record that the running step has ended, with an answer or without."""
         assert self._running is not None, "nothing was started"
         seq, step = self._running
         self._running = None

@@ -1,4 +1,4 @@
-"""What a step or a look answers: results, how the wait ended, the frame. The same from guest to client."""
+"""Answer to a step or a look: results, end of the wait, and frame. Guest, host and client share it."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from osgym_protocol.records import record_head
 
 @dataclass(frozen=True, slots=True)
 class ErrorInfo(Message):
-    """The body of every error answer."""
+    """Body of every error answer."""
 
     code: str
     message: str
@@ -22,7 +22,7 @@ class ErrorInfo(Message):
 
 @dataclass(frozen=True, slots=True)
 class ActionResult(Message):
-    """What became of one action of a step; actions after a failed one are absent."""
+    """Result of one action of a step; actions after a failed one are absent."""
 
     ok: bool
     op: str
@@ -31,7 +31,7 @@ class ActionResult(Message):
 
 @dataclass(frozen=True, slots=True)
 class SettleInfo(Message):
-    """How the wait ended. ``last_change_ms`` counts from the last action; None: nothing changed."""
+    """End of a wait. ``last_change_ms`` counts from the last action; None: nothing changed."""
 
     policy: SettlePolicy
     reason: SettleReason
@@ -41,7 +41,7 @@ class SettleInfo(Message):
 
 @dataclass(frozen=True, slots=True)
 class FrameInfo(Message):
-    """The image of an observation: ``width`` × ``height`` as sent, ``screen`` as it is."""
+    """Image of an observation: ``width`` × ``height`` as sent, ``screen`` as it is."""
 
     hash: str
     format: ImageFormat
@@ -54,7 +54,7 @@ class FrameInfo(Message):
 
 @dataclass(frozen=True, slots=True)
 class PreviousFrame(Message):
-    """What the watch saw of step ``seq`` after its answer had gone out."""
+    """Report of the watch about step ``seq`` after its answer."""
 
     seq: int
     final: bool
@@ -65,7 +65,7 @@ class PreviousFrame(Message):
 class Observation(Message):
     """Meta of a frame, as the guest made it (docs/protocol.md, record meta of a step).
 
-    `final` is said where it was waited for: by `final`, and by a step that settled by `certain`.
+    `final` is present in the answer to `final`, and in that of a step that settled by `certain`.
     """
 
     frame: FrameInfo
@@ -91,5 +91,5 @@ class ObservedFrame:
         return record_head(self.observation.to_dict(), len(self.image)), self.image
 
     def replayed(self) -> ObservedFrame:
-        """Return the same, marked as an answer that was given before."""
+        """Return a copy that is marked as a repeated answer."""
         return replace(self, observation=replace(self.observation, replayed=True))

@@ -1,4 +1,4 @@
-"""The `settle` and `observe` options of a request. What can be made of these classes is within its bounds."""
+"""Options `settle` and `observe` of a request. Instances are within their bounds."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ _M = TypeVar("_M", bound=Message)
 
 @dataclass(frozen=True, slots=True)
 class SettleOptions(Message):
-    """How to wait for the screen after the actions; unset fields are the policy's own.
+    """Wait for the screen after the actions; unset fields have the policy's values.
 
-    Every policy but `fixed` ends after `max_ms`, 5,000 where it is not said; `certain` says in the
-    observation's `final` whether it was sure by then.
+    Every policy but `fixed` ends after `max_ms`, 5,000 by default. `certain` reports in the observation's
+    `final` whether it was sure by then.
 
     Raises:
         WireFormatError: A time is out of bounds, or `fixed` has no `pause_ms`.
@@ -36,7 +36,6 @@ class SettleOptions(Message):
     pause_ms: float | None = field(default=None, metadata=OMIT)
 
     def __post_init__(self) -> None:
-        """Check the bounds."""
         check_number(self.quiet_ms, "settle.quiet_ms", 0, MAX_QUIET_MS)
         check_number(self.max_ms, "settle.max_ms", 0, MAX_DURATION_MS)
         check_number(self.pause_ms, "settle.pause_ms", 0, MAX_DURATION_MS)
@@ -46,7 +45,7 @@ class SettleOptions(Message):
 
 @dataclass(frozen=True, slots=True)
 class ObserveOptions(Message):
-    """What image to send; ``size`` is ``(width, height)``, ``region`` is ``(x, y, width, height)`` px.
+    """Image to send; ``size`` is ``(width, height)``, ``region`` is ``(x, y, width, height)`` px.
 
     Raises:
         WireFormatError: A value is out of bounds.
@@ -59,7 +58,6 @@ class ObserveOptions(Message):
     unless_hash: str | None = field(default=None, metadata=OMIT)
 
     def __post_init__(self) -> None:
-        """Check the bounds."""
         check_number(self.quality, "observe.quality", 1, MAX_IMAGE_QUALITY)
         for side in self.size or ():
             check_number(side, "observe.size", 1, MAX_IMAGE_SIDE_PX)
@@ -71,13 +69,13 @@ class ObserveOptions(Message):
             raise WireFormatError(f"observe.unless_hash has more than {MAX_HASH_CHARS} characters")
 
     def image_size(self, screen: tuple[int, int]) -> tuple[int, int]:
-        """Return width and height of the image that is asked for."""
+        """Return width and height of the image."""
         if self.size is not None:
             return self.size
         return screen if self.region is None else self.region[2:]
 
     def check_region(self, screen: tuple[int, int]) -> None:
-        """Check that the part of the screen that is asked for is on it.
+        """Check that the region is on the screen.
 
         Raises:
             WireFormatError: A side of it lies outside the screen.
@@ -89,7 +87,7 @@ class ObserveOptions(Message):
 
 
 def parse_settle(raw: Any) -> SettleOptions:
-    """Return the `settle` object of a request.
+    """Parse the `settle` object of a request.
 
     Raises:
         WireFormatError: It is malformed.
@@ -98,7 +96,7 @@ def parse_settle(raw: Any) -> SettleOptions:
 
 
 def parse_observe(raw: Any) -> ObserveOptions:
-    """Return the `observe` object of a request.
+    """Parse the `observe` object of a request.
 
     Raises:
         WireFormatError: It is malformed.

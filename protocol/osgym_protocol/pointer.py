@@ -1,4 +1,4 @@
-"""How the pointer is used so that applications understand it: the motions of a drag, clicks apart. Pure."""
+"""Use of the pointer: motions of a drag that applications follow, and clicks that they tell apart. Pure."""
 
 from __future__ import annotations
 
@@ -7,14 +7,17 @@ from collections.abc import Sequence
 from osgym_protocol.actions import Point
 
 DRAG_START_PX = 12
-"""Farther than the drag thresholds of the toolkits (GTK 8 px, Qt 10 px)."""
+"""Length of the first motion, beyond the drag thresholds of the toolkits (GTK 8 px, Qt 10 px)."""
 ARRIVAL_PX = (9, 6, 3, 0)
-"""How far before its end a drag stops and is followed by the applications. Found by trying: an HTML5 drop in
-Chromium needs several motions over its target, however long one waits after the first."""
+"""Distances from the end at which a drag stops until the applications follow.
+
+Found by trying: an HTML5 drop in Chromium needs several motions over its target, however long one waits after
+the first.
+"""
 DOUBLE_CLICK_S = 0.52
-"""A little more than the longest double-click time of a toolkit (Chromium, Tk, Swing 500 ms, others 400)."""
+"""Time a little above the longest double-click time of a toolkit (Chromium, Tk, Swing 500 ms, others 400)."""
 DOUBLE_CLICK_PX = 10
-"""Farther apart than any toolkit lets the clicks of a double click be (GTK and Tk 5 px, Chromium 4 px)."""
+"""Distance beyond which no toolkit takes two clicks for a double click (GTK and Tk 5 px, Chromium 4 px)."""
 
 
 def drag_motions(path: Sequence[Point]) -> list[tuple[Point, bool]]:
@@ -24,7 +27,7 @@ def drag_motions(path: Sequence[Point]) -> list[tuple[Point, bool]]:
     thresholds, the last few lie close before the end.
 
     Args:
-        path: two points or more, in pixels; the button is pressed at the first.
+        path: Two points or more, in pixels; the button is pressed at the first.
     """
     motions: list[tuple[Point, bool]] = []
     begin = _along(path[0], path[1], DRAG_START_PX)
@@ -46,7 +49,7 @@ def _distance(start: Point, goal: Point) -> int:
 
 
 def _along(start: Point, goal: Point, distance: int) -> Point:
-    """Return the point `distance` from `start` on the way to `goal`, or `goal` when it is nearer."""
+    """Return the point `distance` from `start` towards `goal`, or `goal` when it is nearer."""
     whole = _distance(start, goal)
     if whole <= distance:
         return goal
@@ -55,13 +58,13 @@ def _along(start: Point, goal: Point, distance: int) -> Point:
 
 
 def separation_s(passed_s: float, first: Point, second: Point) -> float:
-    """Return how long to wait before a press, so that nobody takes it for one more click of the last one.
+    """Return the wait before a press after which it no longer belongs to the click before.
 
-    Whoever means a double click says so by a click's `count`.
+    A double click is asked for by a click's `count`.
 
     Args:
-        passed_s: since the last press of the same button.
-        first, second: where that was and where the next will be, in pixels.
+        passed_s: Time since the last press of the same button.
+        first, second: Places of that press and of the next one, in pixels.
     """
     if _distance(first, second) > DOUBLE_CLICK_PX:
         return 0.0

@@ -1,8 +1,8 @@
-"""Which proxy a request goes through. Pure: no request is made here, and no name is looked up.
+"""Choice of the proxy for a request. Pure: no request is made here, and no name is looked up.
 
 `environment_route` is the rule for servers of others, such as those of models: it follows `HTTP_PROXY`,
-`HTTPS_PROXY`, `ALL_PROXY` and `NO_PROXY`. `host_route` is the rule for host agents: requests to them carry
-a token, which a proxy reads where the URL is `http://`, so only that of `OSGYM_PROXY` is used. Both rules
+`HTTPS_PROXY`, `ALL_PROXY` and `NO_PROXY`. `host_route` is the rule for host agents: requests to them carry a
+token, which a proxy reads where the URL is `http://`, so only that of `OSGYM_PROXY` is used. Both rules
 connect to loopback addresses directly, because a proxy elsewhere would connect to its own machine.
 """
 
@@ -15,7 +15,9 @@ from dataclasses import dataclass, field
 from urllib.parse import SplitResult, urlsplit
 
 HOST_PROXY_VARIABLE = "OSGYM_PROXY"
-"""Names the proxy through which clients and commands reach host agents; unset, they connect directly."""
+"""Variable with the proxy through which clients and commands reach host agents; unset, they connect
+directly.
+"""
 _DEFAULT_PORTS = {"http": 80, "https": 443}
 Address = ipaddress.IPv4Address | ipaddress.IPv6Address
 Network = ipaddress.IPv4Network | ipaddress.IPv6Network
@@ -26,9 +28,9 @@ class Exemption:
     """One entry of `NO_PROXY`.
 
     Attributes:
-        network: addresses that the entry names; None when it names hosts.
-        domain: name that is exempt with all its subdomains; empty: every host.
-        port: the only port that is exempt; None: all.
+        network: Addresses that the entry names; None when it names hosts.
+        domain: Name that is exempt with all its subdomains; empty: every host.
+        port: Only port that is exempt; None: all.
     """
 
     network: Network | None = None
@@ -50,7 +52,7 @@ class ProxyRoute:
 
     Attributes:
         proxies: URL of the proxy for `http` and for `https`; a scheme that is absent has none.
-        exemptions: entries of `NO_PROXY`.
+        exemptions: Entries of `NO_PROXY`.
     """
 
     proxies: Mapping[str, str] = field(default_factory=dict)
@@ -71,7 +73,7 @@ class ProxyRoute:
 
 
 DIRECT = ProxyRoute()
-"""No proxy for anything: for metadata services of clouds and this machine's own services."""
+"""Route without proxies, for metadata services of clouds and this machine's own services."""
 
 
 def is_loopback_url(url: str) -> bool:
@@ -83,7 +85,7 @@ def is_loopback_url(url: str) -> bool:
 def host_route(environ: Mapping[str, str], proxy: str | None = None) -> ProxyRoute:
     """Return the route to host agents: the given proxy, else that of `OSGYM_PROXY`, else none.
 
-    `HTTP_PROXY` and its kind do not count: whoever set them did not mean the token of a fleet.
+    `HTTP_PROXY` and its kind are ignored: they were not set with a fleet's token in mind.
     """
     found = _proxy_url(proxy or environ.get(HOST_PROXY_VARIABLE, ""))
     return ProxyRoute(dict.fromkeys(_DEFAULT_PORTS, found)) if found else DIRECT
@@ -92,8 +94,8 @@ def host_route(environ: Mapping[str, str], proxy: str | None = None) -> ProxyRou
 def environment_route(environ: Mapping[str, str]) -> ProxyRoute:
     """Return the route that `HTTP_PROXY`, `HTTPS_PROXY`, `ALL_PROXY` and `NO_PROXY` describe.
 
-    A variable's lower-case name counts before its upper-case name, also when it is empty. `HTTP_PROXY`
-    does not count in CGI scripts, where the header `Proxy` of a request sets it.
+    A variable's lower-case name takes precedence over its upper-case name, also when it is empty.
+    `HTTP_PROXY` is ignored in CGI scripts, where the header `Proxy` of a request sets it.
     """
     proxies = {}
     for scheme in _DEFAULT_PORTS:
@@ -103,10 +105,10 @@ def environment_route(environ: Mapping[str, str]) -> ProxyRoute:
 
 
 def parse_exemptions(text: str) -> tuple[Exemption, ...]:
-    """Return the entries of a `NO_PROXY`: names with their subdomains, addresses, CIDR blocks, `*`.
+    """Parse a `NO_PROXY`: names with their subdomains, addresses, CIDR blocks, `*`.
 
     A name or address may have a port (`host:8080`, `[::1]:8080`), a name a leading `.` or `*.`, which changes
-    nothing. Entries that are none of these are passed over: `NO_PROXY` is shared with other programs.
+    nothing. Other entries are ignored: `NO_PROXY` is shared with other programs.
     """
     entries = (_exemption(word) for word in text.replace(",", " ").split())
     return tuple(entry for entry in entries if entry is not None)
@@ -144,7 +146,7 @@ def _proxy_url(text: str) -> str:
 
 
 def _address(host: str) -> Address | None:
-    """Return the address that a host is written as, in any notation that connecting understands."""
+    """Return the address of a host that is written as one, in any notation that connecting understands."""
     try:
         address = ipaddress.ip_address(host.partition("%")[0])
     except ValueError:

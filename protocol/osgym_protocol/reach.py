@@ -1,7 +1,8 @@
-"""Reach into an episode's desktop, past its screen: commands, files, windows, its tree, video, ports.
+"""Messages that reach into an episode's desktop, past its screen: commands, files, windows, tree, video,
+ports.
 
-Not steps: nothing here acts by mouse or keyboard, changes a step's number or takes a frame. Each reach is
-an event of the episode's trajectory, and a task can forbid it (`osgym.reach`).
+They are no steps: none acts by mouse or keyboard, changes a step's number or takes a frame. Each reach is an
+event of the episode's trajectory, and a task can forbid it (`osgym.reach`).
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ from osgym_protocol.limits import (
 
 
 class ReachKind(TextEnum):
-    """The ways to reach into a desktop. Open: a client must accept others."""
+    """Ways to reach into a desktop. Open: a client must accept others."""
 
     EXECUTE = "execute"
     READ_FILE = "read_file"
@@ -38,38 +39,38 @@ class ReachKind(TextEnum):
 
 @dataclass(frozen=True, slots=True)
 class ExecuteRequest(Message):
-    """``POST /v1/episodes/{id}/execute``. Repeating ``request_id`` runs nothing a second time."""
+    """``POST /v1/episodes/{id}/execute``. A repeated ``request_id`` runs nothing a second time."""
 
     request_id: str
     lease: str
     command: tuple[str, ...]
-    """The program and its arguments; with ``shell`` the script, and its arguments."""
+    """Program and its arguments; with ``shell`` the script, and its arguments."""
     shell: bool = False
     timeout_s: float = DEFAULT_COMMAND_S
-    """After this it is killed, with its process group."""
+    """Deadline at which it is killed, with its process group."""
     cwd: str | None = field(default=None, metadata=OMIT)
-    """Where it runs; the user's home unless set."""
+    """Working directory; the user's home unless set."""
     env: Mapping[str, str] | None = field(default=None, metadata=OMIT)
-    """Laid over the desktop's own environment."""
+    """Variables that override the desktop's own environment."""
     stdin_base64: str | None = field(default=None, metadata=OMIT)
 
 
 @dataclass(frozen=True, slots=True)
 class CommandResult(Message):
-    """How a command ended, and what it wrote. Written in the replica: text that may say anything."""
+    """End and output of a command. Written in the replica: the text may say anything."""
 
     returncode: int
-    """Its exit status; the negative number of the signal that ended it."""
+    """Exit status; the negative number of the signal that ended it."""
     stdout: str
-    """What is not UTF-8 is replaced."""
+    """Standard output; bytes that are not UTF-8 are replaced."""
     stderr: str
     timed_out: bool
-    """Its time was up: it was killed; the outputs are what it had written."""
+    """It was killed at its deadline; the outputs are what it had written."""
     truncated: bool
     """One of the outputs was longer than ``MAX_OUTPUT_BYTES``."""
     duration_ms: float
     replayed: bool = False
-    """The answer of an earlier call with this ``request_id``."""
+    """Answer of an earlier call with this ``request_id``."""
 
     @property
     def output(self) -> str:
@@ -79,7 +80,10 @@ class CommandResult(Message):
 
 @dataclass(frozen=True, slots=True)
 class ReadFileRequest(Message):
-    """``POST /v1/episodes/{id}/file``. The path is taken as it is; ``~/`` and relative: below the home."""
+    """``POST /v1/episodes/{id}/file``.
+
+    The path is taken as it is; ``~/`` and relative paths are below the home.
+    """
 
     lease: str
     path: str
@@ -99,7 +103,7 @@ class A11yRequest(Message):
 
     lease: str
     timeout_s: float = DEFAULT_A11Y_S
-    """For each application; what was not read by then is marked."""
+    """Deadline of each application; what was not read by then is marked."""
     max_bytes: int = DEFAULT_A11Y_BYTES
 
 
@@ -117,11 +121,11 @@ class Window(Message):
     id: int
     title: str
     app: str
-    """The second part of its WM_CLASS."""
+    """Second part of its WM_CLASS."""
     instance: str
-    """The first part."""
+    """First part of its WM_CLASS."""
     x_px: int
-    """Of its content's upper left corner, without its frame; may be off the screen."""
+    """Upper left corner of its content, without its frame; may be off the screen."""
     y_px: int
     width_px: int
     height_px: int
@@ -130,15 +134,17 @@ class Window(Message):
     maximized: bool = False
     fullscreen: bool = False
     modal: bool = False
-    """A dialog that must be answered before its program's other windows take input."""
+    """It is a dialog that must be answered before its program's other windows take input."""
     above: bool = False
     """The window manager keeps it above other windows."""
     visible: bool = True
-    """On the workspace that is shown, not minimised, rolled up or beside the screen; others may cover it."""
+    """It is on the workspace that is shown, not minimised, rolled up or beside the screen; others may cover
+    it.
+    """
     ordinary: bool = True
-    """An application's window: no panel, no desktop."""
+    """It is an application's window: no panel, no desktop."""
     pid: int | None = None
-    """As it says itself."""
+    """Process that it reports to belong to."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -171,22 +177,22 @@ class RecordEndRequest(Message):
 
 @dataclass(frozen=True, slots=True)
 class ReachEvent(Message):
-    """One reach into the desktop, as trajectories have it."""
+    """One reach into the desktop in a trajectory."""
 
     kind: str
     step: int
-    """The steps that were done when it began."""
+    """Number of steps that were done when it began."""
     time: float
-    """When it began, in Unix time (s)."""
+    """Time of its beginning, in Unix time (s)."""
     duration_ms: float
     outcome: str
     """``ok``, or the code of the error that it ended with."""
     arguments: Mapping[str, Any] = field(default_factory=dict)
-    """What was asked for, shortened."""
+    """Arguments, shortened."""
 
 
 def shortened(value: Any, chars: int = MAX_REACH_ARGUMENT_CHARS) -> Any:
-    """Return an argument as an event has it: numbers as they are, the rest as a short text."""
+    """Return an argument for an event: numbers as they are, the rest as a short text."""
     if value is None or isinstance(value, (bool, int, float)):
         return value
     text = value if isinstance(value, str) else str(value)

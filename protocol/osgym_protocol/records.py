@@ -26,7 +26,7 @@ class Record:
 
 
 def record_head(meta: Mapping[str, Any], blob_bytes: int) -> bytes:
-    """Return all of a record but its blob, which may then be sent without being copied.
+    """Return the bytes of a record before its blob, which may then be sent without being copied.
 
     Raises:
         WireFormatError: Meta or blob is over the bound that decoders enforce.
@@ -46,10 +46,10 @@ def encode_record(meta: Mapping[str, Any], blob: bytes | memoryview = b"") -> by
 
 
 def decode_record(data: bytes | memoryview) -> Record:
-    """The one record that ``data`` is.
+    """Decode one record.
 
     Raises:
-        WireFormatError: truncated, over the bounds, not JSON, or followed by something else.
+        WireFormatError: It is truncated, over the bounds, not JSON, or followed by something else.
     """
     meta, blob = split_record(data)
     return Record(meta, bytes(blob))
@@ -60,14 +60,14 @@ def split_record(
     max_meta_bytes: int = MAX_META_BYTES,
     max_meta_parts: int | None = None,
 ) -> tuple[dict[str, Any], memoryview]:
-    """Return meta and blob of the one record that ``data`` is; the blob is not copied.
+    """Split one record into meta and blob; the blob is not copied.
 
     Args:
         max_meta_bytes: Bound on the meta, where it is less than that of every record.
         max_meta_parts: Bound on its objects and lists, counted before it is parsed (in texts, too).
 
     Raises:
-        WireFormatError: truncated, over the bounds, not JSON, or followed by something else.
+        WireFormatError: It is truncated, over the bounds, not JSON, or followed by something else.
     """
     view = memoryview(data)
     if len(view) < _HEADER.size:
@@ -85,9 +85,9 @@ def split_record(
 
 
 class RecordDecoder:
-    """Cuts a stream of bytes into records; memory is bounded by the bounds of one record.
+    """Splits a stream of bytes into records; memory is bounded by the bounds of one record.
 
-    After an error the decoder is unusable: nothing says where the next record starts.
+    After an error the decoder is unusable, since the start of the next record is unknown.
     """
 
     def __init__(self) -> None:
@@ -95,10 +95,10 @@ class RecordDecoder:
         self._failed = False
 
     def feed(self, data: bytes | memoryview) -> Iterator[Record]:
-        """Take more bytes and yield the records that are now complete. Exhaust it before the next call.
+        """Decode more bytes and yield the records that are now complete. Exhaust it before the next call.
 
         Raises:
-            WireFormatError: a length over the bounds, or meta that is not a JSON object.
+            WireFormatError: A length is over the bounds, or meta is not a JSON object.
         """
         if self._failed:
             raise WireFormatError("the stream is broken")
@@ -122,10 +122,10 @@ class RecordDecoder:
             yield record
 
     def close(self) -> None:
-        """Say that the stream has ended.
+        """Check that the stream ended after a whole record.
 
         Raises:
-            WireFormatError: it ended in the middle of a record.
+            WireFormatError: It ended in the middle of a record.
         """
         if self._buffer:
             self._failed = True
@@ -162,4 +162,4 @@ def _refuse_constant(name: str) -> float:
 
 
 _DECODER = json.JSONDecoder(parse_constant=_refuse_constant, parse_float=_finite)
-"""Made once: `json.loads` makes one for each call that has such arguments."""
+"""Decoder that is shared, since `json.loads` makes one for each call that has such arguments."""

@@ -1,8 +1,10 @@
-"""What `osgym settle calibrate` found out of an image: horizons by program and kind of action. Pure.
+"""Settle table: timer horizons of an image's programs by kind of action, found by `osgym settle calibrate`.
+
+Pure.
 
 The host keeps it as a file beside the image and gives it to every replica; the guest agent's policy `exact`
-counts timers by it. Both tell the kind of an action by `kind_of`, which looks at the action alone: what it
-will open is not known when the wait begins.
+counts timers by it. Both derive the kind of an action by `kind_of` from the action alone: what it will open
+is unknown when the wait begins.
 """
 
 from __future__ import annotations
@@ -18,7 +20,7 @@ from osgym_protocol.codes import TextEnum
 from osgym_protocol.keysyms import KEYSYMS, MODIFIERS
 
 ENVIRONMENT = "OSGYM_SETTLE_TABLE"
-"""Name of the variable by which a replica gets the table, as JSON."""
+"""Variable by which a replica gets the table, as JSON."""
 MAX_PROGRAMS = 32
 MAX_HORIZON_MS = 1000.0
 PROGRAM = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.+:/@ -]{0,14}")
@@ -29,13 +31,14 @@ _DELETES = frozenset({0xFF08, 0xFFFF})
 _MOVES = frozenset({0xFF09, 0xFE20, 0xFF1B, *range(0xFF50, 0xFF59)})
 _OPENS = frozenset({0xFF67, *range(0xFFBE, 0xFFE1)})
 """Keysyms of X11's keysymdef.h: Return and its like; BackSpace and Delete; Tab, Escape and the arrows' block;
-Menu and the function keys."""
+Menu and the function keys.
+"""
 _SHIFTS = frozenset(KEYSYMS[name] for name in MODIFIERS if name.startswith("Shift"))
 _MODIFIERS = frozenset(KEYSYMS[name] for name in MODIFIERS)
 
 
 class ActionKind(TextEnum):
-    """What an action is likely to bring about, told by its form.
+    """Likely effect of an action, derived from its form.
 
     `commit` is Return, or a text that ends with a line; `open` a click, a chord with Ctrl, Alt or Super, a
     function key; `type` a text, a character, a deletion; `navigate` all else: arrows, Tab, Escape, wheel.
@@ -49,7 +52,9 @@ class ActionKind(TextEnum):
 
 @dataclass(frozen=True)
 class TimerHorizons:
-    """Until when a program's timers count: from the end of the action, and from the last change; 0 is off."""
+    """Times until which a program's timers count, from the end of the action and from the last change; 0 is
+    off.
+    """
 
     horizon_ms: float
     change_horizon_ms: float
@@ -60,7 +65,7 @@ Table = Mapping[str, Mapping[ActionKind, TimerHorizons]]
 
 
 def kind_of(actions: Sequence[Action]) -> ActionKind:
-    """Tell the kind of a step by the last of its actions that does something."""
+    """Return the kind of a step: that of the last of its actions that does something."""
     acting = [action for action in actions if not isinstance(action, (Wait, Screenshot))]
     last = acting[-1] if acting else None
     if isinstance(last, Type):
@@ -88,7 +93,7 @@ def _kind_of_chord(keysyms: Sequence[int]) -> ActionKind:
 
 
 def parse_table(raw: Any) -> dict[str, dict[ActionKind, TimerHorizons]]:
-    """Check a table that came as JSON.
+    """Check a table that was decoded from JSON.
 
     Raises:
         ValueError: It is malformed or beyond its bounds; the message names the program.
@@ -125,7 +130,7 @@ def _horizons(program: str, given: Any) -> TimerHorizons:
 
 
 def table_json(table: Table) -> dict[str, dict[str, dict[str, float]]]:
-    """Return a table as JSON's values, sorted, so that equal tables are equal texts."""
+    """Return a table as JSON values, sorted, so that equal tables are equal texts."""
     return {
         program: {
             str(kind): {"horizon_ms": own.horizon_ms, "change_horizon_ms": own.change_horizon_ms}

@@ -1,4 +1,4 @@
-"""A provider of OpenTelemetry that can be ended in time. Imported when somebody wants spans, not before."""
+"""OpenTelemetry provider that ends in time. Imported only when spans are wanted."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ class SpanProvider(TracerProvider):
         self.add_span_processor(BatchSpanProcessor(exporter))
 
     def end(self, within_s: float) -> None:
-        """Send what is left, as far as the time goes. Idempotent.
+        """Send the remaining spans within a time. Idempotent.
 
-        `shutdown` would wait for whole sendings, with their repetitions: half a minute where nobody listens.
+        `shutdown` would wait for whole sendings, with their repetitions: half a minute without a listener.
         """
         ending = threading.Thread(target=self.shutdown, name="osgym:end spans", daemon=True)
         ending.start()

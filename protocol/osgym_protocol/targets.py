@@ -1,8 +1,8 @@
-"""Where scripts point without fixed pixels: elements of the accessibility tree, by role and name.
+"""Targets of scripts: elements of the accessibility tree by role and name, in place of fixed pixels.
 
-An action of a script may say `at` in the place of `x` and `y`: `{"role", "name", "nth"}`. Who plays it puts
-pixels there, of the screen that it acts on; no host is ever sent an `at`. Spaces around a name do not count:
-GTK pads those of menu items.
+An action of a script may have `at` in place of `x` and `y`: `{"role", "name", "nth"}`. The player replaces it
+by pixels of the screen that it acts on; no host is ever sent an `at`. Spaces around a name are ignored: GTK
+pads those of menu items.
 """
 
 from __future__ import annotations
@@ -12,12 +12,12 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Protocol
 
 LOOK_S = 20.0
-"""How long an element may take to show, on a machine that is busy; it is looked for twice at least."""
+"""Time within which an element must appear on a busy machine; it is looked for at least twice."""
 _AGAIN_S = 0.2
 
 
 class Node(Protocol):
-    """What is read of an element, such as `osgym_protocol.a11y.A11yNode`."""
+    """Fields that are read of an element, such as `osgym_protocol.a11y.A11yNode`."""
 
     @property
     def role(self) -> str: ...
@@ -28,18 +28,18 @@ class Node(Protocol):
 
 
 class TargetMissing(LookupError):
-    """No such element shows on the screen."""
+    """No such element is on the screen."""
 
 
 def has_targets(steps: Iterable[Sequence[Mapping[str, Any]]]) -> bool:
-    """Whether any action of these steps points at an element."""
+    """Return whether any action of these steps points at an element."""
     return any("at" in action for step in steps for action in step)
 
 
 def placed(
     step: Sequence[Mapping[str, Any]], place: Callable[[Mapping[str, Any]], tuple[int, int]]
 ) -> list[dict[str, Any]]:
-    """The step with pixels in the place of its targets, as `place` says."""
+    """Return the step with pixels in place of its targets, as `place` returns them."""
     made: list[dict[str, Any]] = []
     for action in step:
         plain = {name: value for name, value in action.items() if name != "at"}
@@ -50,10 +50,10 @@ def placed(
 
 
 def place_in(nodes: Iterable[Node]) -> Callable[[Mapping[str, Any]], tuple[int, int]]:
-    """What finds targets among elements: the middle of the one that is meant, if it shows.
+    """Return a function that finds the middle of a target among elements.
 
     Raises:
-        TargetMissing: when it is called for one that is not there.
+        TargetMissing: By that function, for a target that is not visible.
     """
     shown = [node for node in nodes if node.box is not None and node.box[2] > 0 and node.box[3] > 0]
 
@@ -77,15 +77,15 @@ async def placed_on(
     timeout_s: float = LOOK_S,
     again_after: tuple[type[Exception], ...] = (TargetMissing,),
 ) -> list[dict[str, Any]]:
-    """The step with pixels, looked up on the episode's desktop until all that it points at shows.
+    """Return the step with pixels, waiting until the episode's desktop shows all its targets.
 
     Args:
-        episode: whose `a11y()` gives the tree.
-        again_after: errors after which it looks again.
+        episode: Episode whose `a11y()` returns the tree.
+        again_after: Errors after which it looks again.
 
     Raises:
-        TargetMissing: it does not show within the time.
-        Exception: what `a11y()` raises.
+        TargetMissing: A target does not appear within the time.
+        Exception: Error of `a11y()`.
     """
     loop = asyncio.get_running_loop()
     end = loop.time() + timeout_s
@@ -101,7 +101,7 @@ async def placed_on(
 
 
 def is_target(value: Any) -> bool:
-    """Whether it can stand in an action's `at`."""
+    """Return whether a value is valid as an action's `at`."""
     return (
         isinstance(value, Mapping)
         and value.keys() <= {"role", "name", "nth"}
@@ -112,7 +112,7 @@ def is_target(value: Any) -> bool:
 
 
 def reaching(task: Mapping[str, Any]) -> dict[str, Any]:
-    """The task with leave for its player to read the accessibility tree, beside what it permits already."""
+    """Return the task with permission for its player to read the accessibility tree."""
     osgym = dict(task.get("osgym", {}))
     allowed = osgym.get("reach", True)
     if allowed is not True:

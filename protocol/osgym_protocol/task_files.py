@@ -1,4 +1,4 @@
-"""Files that a task names beside its own file → data inside the task, so that any host can set it up."""
+"""Inlining of the files that a task names, so that any host can set the task up."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from typing import Any
 from osgym_protocol.limits import MAX_BODY_BYTES
 
 MAX_INLINED_BYTES = MAX_BODY_BYTES // 4 * 3 - 256 * 1024
-"""Of all files of one task: as base64 they fit into the request that sends it."""
+"""Size of all files of one task: as base64 they fit into the request that sends it."""
 FOLDER = "files"
-"""Beside a task's folder, files are only taken out of folders of this name: ``<app>/files/…``."""
+"""Folder of files beside a task's folder: ``<app>/files/…``. Nothing else there is read."""
 
 
 class TaskFileError(ValueError):
-    """A file that a task names cannot be put into it. ``field`` says where it is named."""
+    """A file that a task names cannot be inlined. ``field`` names its place in the task."""
 
     def __init__(self, field: str, message: str) -> None:
         super().__init__(f"{field}: {message}")
@@ -30,12 +30,12 @@ def inline_files(task: dict[str, Any], path: Path, *, missing_ok: bool = False) 
     ``<app>/files/…``. Task files come from strangers: nothing else on this machine is read.
 
     Args:
-        task: is changed. Parts of a form that is not a task's are left as they are.
-        path: of the task's file.
-        missing_ok: leave names of files that are not there; a host may have them.
+        task: Task, which is changed. Malformed parts are left as they are.
+        path: Path of the task's file.
+        missing_ok: Leave names of missing files; a host may have them.
 
     Raises:
-        TaskFileError: there is no such file here, it may not be read, or all are too large together.
+        TaskFileError: A file is missing, may not be read, or all are too large together.
     """
     left = MAX_INLINED_BYTES
     for field, file in _uploads(task):
@@ -59,7 +59,7 @@ def inline_files(task: dict[str, Any], path: Path, *, missing_ok: bool = False) 
 
 
 def _uploads(task: dict[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]:
-    """Give each file of an ``upload_file`` step that is named by a path, and where it stands."""
+    """Yield each file of an ``upload_file`` step that is named by a path, and its place in the task."""
     evaluator = task.get("evaluator")
     after = evaluator.get("postconfig") if isinstance(evaluator, dict) else None
     for name, steps in (("config", task.get("config")), ("evaluator.postconfig", after)):
@@ -74,10 +74,10 @@ def _uploads(task: dict[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]:
 
 
 def _find(name: str, path: Path, field: str) -> Path | None:
-    """Return the file that is meant, None when it is not there.
+    """Return the path of a named file; None when it is missing.
 
     Raises:
-        TaskFileError: the name leads elsewhere.
+        TaskFileError: The name leads elsewhere.
     """
     parts = PurePosixPath(name).parts
     if not parts or "\0" in name or name.startswith("/") or ".." in parts:

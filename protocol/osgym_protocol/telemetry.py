@@ -1,4 +1,4 @@
-"""Where spans go, by OpenTelemetry's standard variables. Imported when somebody wants spans, not before.
+"""Export of spans by OpenTelemetry's standard variables. Imported only when spans are wanted.
 
 https://opentelemetry.io/docs/specs/otel/configuration/sdk-environment-variables/ (read 2026-11): of the
 exporters `otlp` (over HTTP, or gRPC where its package is installed) and `console`; sampling, batches,
@@ -18,20 +18,20 @@ if TYPE_CHECKING:
     from osgym_protocol.span_provider import SpanProvider
 
 TRACEPARENT = r"00-[0-9a-f]{32}-[0-9a-f]{16}-[0-9a-f]{2}"
-"""How a span is named to those who make its children (W3C Trace Context, level 1)."""
+"""Header that names a span to those who make its children (W3C Trace Context, level 1)."""
 _ENDPOINTS = ("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", "OTEL_EXPORTER_OTLP_ENDPOINT")
 _PROTOCOLS = ("OTEL_EXPORTER_OTLP_TRACES_PROTOCOL", "OTEL_EXPORTER_OTLP_PROTOCOL")
 
 
 class TelemetryError(ValueError):
-    """Spans are wanted, and cannot be had; the message says what to do."""
+    """Spans are wanted but impossible; the message has the remedy."""
 
 
 def exporter_of(environ: Mapping[str, str]) -> str:
-    """Return which exporter is wanted, empty when none is: spans have to be asked for. Pure.
+    """Return the wanted exporter, empty when none is: spans have to be asked for. Pure.
 
     Raises:
-        TelemetryError: there is no such exporter.
+        TelemetryError: There is no such exporter.
     """
     if environ.get("OTEL_SDK_DISABLED", "").strip().lower() == "true":
         return ""
@@ -43,13 +43,13 @@ def exporter_of(environ: Mapping[str, str]) -> str:
 
 
 def provider_from(environ: Mapping[str, str], service: str) -> SpanProvider | None:
-    """Return what makes spans and sends them away in the background; None when nobody wants them.
+    """Return a provider that sends spans in the background; None when no exporter is wanted.
 
     Args:
-        service: the service's name, unless `OTEL_SERVICE_NAME` has another.
+        service: Name of the service, unless `OTEL_SERVICE_NAME` has another.
 
     Raises:
-        TelemetryError: the exporter is unknown, or its packages are not installed.
+        TelemetryError: The exporter is unknown, or its packages are not installed.
     """
     named = exporter_of(environ)
     if not named:

@@ -1,3 +1,3 @@
-"""The version of all distributions, written once: the others' `_version.py` are links to this file."""
+"""Version of all distributions; the others' `_version.py` are links to this file."""
 
 __version__ = "0.1.0"

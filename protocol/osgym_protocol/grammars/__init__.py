@@ -27,16 +27,17 @@ DOCUMENTATION_READ_ON = "2026-11-22"
 
 
 def parse(output: Any, context: Context, grammar: str = "auto") -> Parsed:
-    """Return what a model's output says.
+    """Return the meaning of a model's output.
 
     Args:
-        output: text, JSON as text or as objects, or the objects of a provider's SDK.
-        context: screen, coordinates, version.
-        grammar: one of `GRAMMARS`, or ``auto``: told by the shape of the output, never by its numbers.
+        output: Text, JSON as text or as objects, or the objects of a provider's SDK.
+        context: Screen, coordinates and version.
+        grammar: Name in `GRAMMARS`, or ``auto`` to detect it by the shape of the output, never by its
+            numbers.
 
     Raises:
-        UnreadableAction: it cannot be read for certain; nothing of it is an action.
-        ValueError: there is no such grammar, or it has no such version.
+        UnreadableAction: It cannot be read for certain; no part of it is an action.
+        ValueError: There is no such grammar, or it has no such version.
     """
     if grammar == "auto":
         from osgym_protocol.grammars.detect import detect
@@ -59,15 +60,15 @@ def render(
     """Return the output of a model that says these internal actions, for data sets.
 
     Args:
-        actions: in pixels of the screen.
-        context: screen, coordinates, version.
-        grammar: one of `GRAMMARS`.
-        ending: how the model ends with it.
-        text: its answer or question.
+        actions: Internal actions in pixels of the screen.
+        context: Screen, coordinates and version.
+        grammar: Name in `GRAMMARS`.
+        ending: Ending that the output says.
+        text: Answer or question of the ending.
 
     Raises:
-        CannotRender: the grammar has no words for it.
-        ValueError: there is no such grammar, or it has no such version.
+        CannotRender: The grammar has no words for it.
+        ValueError: There is no such grammar, or it has no such version.
     """
     rendering = _grammar(grammar, context)
     for action in actions:
@@ -76,7 +77,7 @@ def render(
 
 
 def _check_chord(action: Mapping[str, Any]) -> None:
-    """Check that a chord would be read back: of a model, keys that make no chord are refused."""
+    """Check that a chord would be read back; of a model, keys that make no chord are refused."""
     from osgym_protocol.grammars.chords import ChordError, check_chord
 
     keys = action.get("keys")
@@ -88,7 +89,6 @@ def _check_chord(action: Mapping[str, Any]) -> None:
 
 
 def _check_version(context: Context) -> None:
-    """Check that some grammar has the version."""
     versions = [version for grammar in GRAMMARS.values() for version in grammar.versions]
     if context.version is not None and context.version not in versions:
         raise ValueError(

@@ -44,7 +44,7 @@ MEMBERS: dict[str | None, tuple[str, ...]] = {
     "computer_20241022": _2024,
     None: _ZOOM,
 }
-"""The actions of each version; of any when none is named."""
+"""Actions of each version; those of the newest when no version is named."""
 TOOLSET = "computer_toolset_20260801"
 _CLICKS = {
     "left_click": ("left", 1),
@@ -58,15 +58,8 @@ _IGNORED_BLOCKS = ("thinking", "redacted_thinking", "fallback")
 
 
 def parse(output: Any, context: Context) -> Parsed:
-    """Return what a model said.
-
-    Args:
-        output: a message, the list in its `content`, a `tool_use` block, the input of one, or any of these
-            as JSON text or as an object of Anthropic's SDK.
-        context: screen, coordinates, version.
-
-    Raises:
-        UnreadableAction: it is refused.
+    """Read an output: a message, the list in its `content`, a `tool_use` block, the input of one, or any of
+    these as JSON text or as an object of Anthropic's SDK.
     """
     to = Builder(NAME, context)
     given = plain(output, NAME)
@@ -205,11 +198,7 @@ _READERS: dict[str, Callable[[Fields, Space], list[RawAction]]] = {
 def render(
     actions: Sequence[Mapping[str, Any]], context: Context, ending: Ending | None = None, text: str = ""
 ) -> list[dict[str, Any]]:
-    """Return the blocks of a message that says the same, in the context's version.
-
-    Raises:
-        CannotRender: the version has no words for one of them.
-    """
+    """Return the blocks of a message in the context's version."""
     version = context.version or TOOLSET
     blocks: list[dict[str, Any]] = []
     for place, action in enumerate(actions):

@@ -1,4 +1,4 @@
-"""What all grammars share: the context they read in, what they give, the error they raise."""
+"""Parts that all grammars share: context, result, errors, and the builder of a result."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from osgym_protocol.keysyms import key_name
 from osgym_protocol.limits import MAX_ACTIONS, MAX_SCREEN_SIDE_PX
 
 MAX_OUTPUT_CHARS = 250_000
-"""Of one model's output as text: the longest text that can be typed, and as much again and a half."""
+"""Length of one model's output as text: two and a half times the longest text that can be typed."""
 MAX_DEPTH = 32
-"""Of objects and lists within each other."""
+"""Depth of objects and lists within each other."""
 MAX_NODES = 50_000
-"""Of objects, lists and values in one output: the longest path of a drag and what stands around it."""
+"""Number of objects, lists and values in one output: the longest path of a drag and its surroundings."""
 MAX_CALLS = 256
 _SHOWN_CHARS = 120
 _THOUGHT_START, _THOUGHT_END = "<think>", "</think>"
@@ -28,16 +28,17 @@ RawAction = dict[str, Any]
 
 
 class UnreadableAction(InvalidAction):
-    """A model's output that is refused; nothing was made of any part of it.
+    """A model's output that is refused as a whole.
 
     Attributes:
-        grammar: the grammar it was read by; ``auto`` when none could be told.
-        why: what is wrong, one sentence.
-        position: where: ``actions[2].path[0]`` in objects, ``line 3`` in text; empty for the whole.
-        read: what stands there, shortened.
-        allowed: what could stand there; empty when the sentence says it.
-        index: which action of the output, counted from 0.
-        message: all of it in one sentence.
+        grammar: Grammar by which it was read; ``auto`` when none was detected.
+        why: Reason, in one sentence.
+        position: Position of the error: ``actions[2].path[0]`` in objects, ``line 3`` in text; empty for the
+            whole.
+        read: Part of the output at that position, shortened.
+        allowed: Values that are allowed there; empty when the reason has them.
+        index: Index of the action in the output, from 0.
+        message: All of it in one sentence.
     """
 
     def __init__(
@@ -50,7 +51,7 @@ class UnreadableAction(InvalidAction):
         self.read, self.allowed = read, allowed
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """Keep the fields when it goes to another process."""
+        """Keep the fields when pickled."""
         return _rebuilt, (self.grammar, self.why, self.position, self.read, self.allowed, self.index)
 
 
@@ -59,18 +60,18 @@ def _rebuilt(grammar: str, why: str, position: str, read: str, allowed: str, ind
 
 
 class CannotRender(ValueError):
-    """An internal action that a grammar has no words for."""
+    """A grammar has no words for an internal action."""
 
 
 class Ending(str, Enum):
-    """What a model says when it stops acting."""
+    """Statement of a model that it stops acting."""
 
     DONE = "done"
     FAIL = "fail"
     ANSWER = "answer"
-    """Done, and its text is the answer to what was asked."""
+    """The task is done, and the text is the answer to its question."""
     ASK_USER = "ask_user"
-    """It wants a human; without one, the task counts as given up."""
+    """The model wants a human. Without one, the task counts as failed."""
 
 
 _ENDING_OPS = {Ending.DONE: "done", Ending.ANSWER: "done", Ending.FAIL: "fail", Ending.ASK_USER: "fail"}
@@ -81,14 +82,14 @@ class Call:
     """One call of a tool, which its provider wants answered under its id.
 
     Attributes:
-        call_id: as the provider gave it; empty where it gives none.
-        name: of the tool or of its member.
-        first: index of its first action; ``first + count`` is behind its last.
-        count: how many actions it became; 0 where it only asks for something.
-        look: what it asks for: ``screenshot``, ``zoom``, ``cursor_position``, or empty.
-        region: of a zoom, in pixels of the screen: x, y, width, height.
-        safety: safety checks that the provider wants acknowledged, as it gave them.
-        dialect: the provider's form of the call, where it has several (``toolset``, ``interactions``…).
+        call_id: Id that the provider gave; empty where it gives none.
+        name: Name of the tool or of its member.
+        first: Index of its first action; ``first + count`` is behind its last.
+        count: Number of actions that it became; 0 where it only asks for something.
+        look: Kind of observation that it asks for: ``screenshot``, ``zoom``, ``cursor_position``, or empty.
+        region: Part of the screen for a zoom, in pixels: x, y, width, height.
+        safety: Safety checks that the provider wants acknowledged, as it gave them.
+        dialect: Provider's form of the call, where it has several (``toolset``, ``interactions``…).
     """
 
     call_id: str
@@ -103,14 +104,14 @@ class Call:
 
 @dataclass(frozen=True, slots=True)
 class Parsed:
-    """What a model's output says.
+    """Meaning of a model's output.
 
     Attributes:
-        grammar: the grammar it was read by.
-        actions: internal actions as JSON objects, in pixels of the screen, checked.
-        ending: how the model ends the episode with this output; None when it goes on.
-        text: its answer, its question, or what it says beside the calls; empty when it says nothing.
-        calls: the tool calls it came in, in order; empty for grammars that are plain text.
+        grammar: Grammar by which it was read.
+        actions: Checked internal actions as JSON objects, in pixels of the screen.
+        ending: Ending of the episode that the output says; None when the model continues.
+        text: Answer, question, or text beside the calls; empty when there is none.
+        calls: Tool calls in order; empty for grammars that are plain text.
     """
 
     grammar: str
@@ -127,19 +128,19 @@ class Parsed:
 
 @dataclass(frozen=True, slots=True)
 class Context:
-    """What is known where an output is read.
+    """Context in which an output is read.
 
     Attributes:
-        screen: width and height of the real screen in pixels; actions are in these.
-        coordinates: what the model's coordinates are: ``pixel`` of the screen, ``norm1000`` (0 to 1000
-            from edge to edge), ``norm1`` (0 to 1), or ``(width, height)`` of the image that it saw, or
-            believes to have seen. None: what the grammar and its version have.
-        version: of the grammar, where it has several; None: any of them, told by the output.
-        image: width and height of the image that was sent to the model; the screen's by default.
-        pointer: where the mouse pointer is known to be, for moves that are relative to it.
+        screen: Width and height of the real screen in pixels; actions are in these.
+        coordinates: Space of the model's coordinates: ``pixel`` of the screen, ``norm1000`` (0 to 1000 from
+            edge to edge), ``norm1`` (0 to 1), or ``(width, height)`` of the image that it saw, or believes to
+            have seen. None: the space of the grammar and its version.
+        version: Version of the grammar, where it has several; None: any of them, detected in the output.
+        image: Width and height of the image that was sent to the model; the screen's by default.
+        pointer: Known position of the mouse pointer, for moves that are relative to it.
 
     Raises:
-        ValueError: one of them is not what it should be.
+        ValueError: A value is invalid.
     """
 
     screen: Point
@@ -149,7 +150,6 @@ class Context:
     pointer: Point | None = None
 
     def __post_init__(self) -> None:
-        """Check the sizes."""
         for name, size in (("screen", self.screen), ("image", self.image)):
             if size is not None and not _is_size(size):
                 raise ValueError(f"{name} must be (width, height) in pixels, not {shown(size)}")
@@ -160,7 +160,7 @@ class Context:
         """Return the space of the coordinates.
 
         Args:
-            default: where the context says nothing; None: pixels of the image that the model saw.
+            default: Space where the context names none; None: pixels of the image that the model saw.
         """
         named = self.coordinates if self.coordinates is not None else default
         return Space.named(named if named is not None else self.image or self.screen, self.screen)
@@ -175,7 +175,7 @@ def _is_size(size: Any) -> bool:
 
 
 def shown(value: object) -> str:
-    """Return a value for a message: short, and harmless whatever it is."""
+    """Return a value for a message, short and harmless."""
     if isinstance(value, str):
         return repr(value if len(value) <= _SHOWN_CHARS else value[: _SHOWN_CHARS - 1] + "…")
     if value is None or isinstance(value, (bool, float)):
@@ -190,9 +190,9 @@ def shown(value: object) -> str:
 
 
 def after_thinking(text: str) -> int | None:
-    """Return where an answer begins behind the thoughts that it opens with (`<think>…</think>`).
+    """Return the position of an answer behind the thoughts that it opens with (`<think>…</think>`).
 
-    What a model only thought of doing is no action. None: the thoughts are not closed.
+    A call inside the thoughts is no action. None: the thoughts are not closed.
     """
     end, opened = text.find(_THOUGHT_END), text.lstrip().startswith(_THOUGHT_START)
     if opened:
@@ -201,7 +201,7 @@ def after_thinking(text: str) -> int | None:
 
 
 def _plain(name: str, value: Any) -> Any:
-    """Return a field of an action with keys by names that every guest knows, and line breaks as ``\\n``."""
+    """Return a field of an action with key names that every guest knows, and with line breaks as ``\\n``."""
     match name, value:
         case "text", str():
             return value.replace("\r\n", "\n").replace("\r", "\n")
@@ -233,11 +233,10 @@ class Builder:
         return self._ending is not None
 
     def last(self) -> RawAction | None:
-        """Return the newest action."""
         return self._actions[-1] if self._actions else None
 
     def drop_last(self) -> None:
-        """Take the newest action back: another one includes it."""
+        """Remove the newest action, which another one includes."""
         self._actions.pop()
         self._positions.pop()
 
@@ -247,10 +246,10 @@ class Builder:
         return UnreadableAction(self.grammar, why, position=position, read=read, allowed=allowed, index=index)
 
     def add(self, position: str, *actions: RawAction) -> None:
-        """Add actions; what is None in them is left out.
+        """Add actions without their fields that are None.
 
         Raises:
-            UnreadableAction: there are too many, or the model has ended before.
+            UnreadableAction: There are too many, or the model has ended before.
         """
         for action in actions:
             if self._ending is not None:
@@ -261,7 +260,7 @@ class Builder:
             self._positions.append(position)
 
     def pointer(self) -> Point | None:
-        """Return where the actions so far leave the pointer; None where the output does not say."""
+        """Return the position at which the actions so far leave the pointer; None where it is unknown."""
         for action in reversed(self._actions):
             if "path" in action:
                 x, y = action["path"][-1]
@@ -273,11 +272,11 @@ class Builder:
     def drag_to(self, end: Point, start: Point | None = None, **more: Any) -> list[RawAction]:
         """Return a drag from a point, or from where the actions so far leave the pointer.
 
-        Where nothing says where that is: the button is pressed there, moved and released.
+        Where that is unknown, the button is pressed at the pointer, moved and released.
 
         Args:
-            end: where it goes.
-            start: where it comes from, where the model says so.
+            end: End point.
+            start: Start point, where the model gives one.
             more: `button` and `modifiers`.
         """
         start = start or self.pointer()
@@ -290,13 +289,13 @@ class Builder:
         ]
 
     def answer(self, nothing: str) -> Parsed:
-        """Return the result of an output of tool calls: text without any is the model's answer.
+        """Return the result of an output of tool calls. Text without calls is the model's answer.
 
         Args:
-            nothing: the reason when there is neither.
+            nothing: Reason of the refusal when there are neither.
 
         Raises:
-            UnreadableAction: there is neither, or an action is wrong.
+            UnreadableAction: There are neither, or an action is wrong.
         """
         if not self.calls and not self._actions:
             if not any(text.strip() for text in self.texts):
@@ -305,10 +304,10 @@ class Builder:
         return self.result()
 
     def end(self, position: str, ending: Ending, text: str = "") -> None:
-        """Take note that the model stops.
+        """Record that the model stops.
 
         Raises:
-            UnreadableAction: it has done so before.
+            UnreadableAction: It has stopped before.
         """
         if self._ending is not None:
             raise self.refuse(f"nothing can follow {self._ending.value!r}", position)
@@ -317,20 +316,20 @@ class Builder:
             self.texts.append(text)
 
     def call(self, call: Call) -> None:
-        """Take note of a tool call, after its actions have been added.
+        """Record a tool call, after its actions have been added.
 
         Raises:
-            UnreadableAction: there are too many.
+            UnreadableAction: There are too many.
         """
         if len(self.calls) >= MAX_CALLS:
             raise self.refuse(f"an output has at most {MAX_CALLS} calls")
         self.calls.append(call)
 
     def result(self) -> Parsed:
-        """Return what was collected.
+        """Check the actions together and return the result.
 
         Raises:
-            UnreadableAction: an action is not one that a guest takes, or all together are too large.
+            UnreadableAction: A guest would refuse an action, or all together are too large.
         """
         try:
             parse_actions(self._actions, self.context.screen)

@@ -1,4 +1,4 @@
-"""The tool calls in an output, without what they do: what must be answered when it is refused."""
+"""Tool calls of an output without their actions, which must be answered when the output is refused."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ def calls_of(output: Any) -> tuple[Call, ...]:
     """Return the calls of OpenAI's, Anthropic's, Gemini's or a chat server's output, in order.
 
     Raises:
-        UnreadableAction: it is neither JSON nor made of objects.
+        UnreadableAction: It is neither JSON nor made of objects.
     """
     found: list[Call] = []
     given = plain(output, "auto")

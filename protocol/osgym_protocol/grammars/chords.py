@@ -1,7 +1,7 @@
-"""Keys that are pressed together, from the texts and lists in which models write them. Pure functions.
+"""Chords: keys that are pressed together, from the texts and lists in which models write them. Pure.
 
-A key has the names of :mod:`osgym_protocol.keysyms`. ``Cmd`` and ``⌘`` are the Super key: that is the key in
-the same place, and the one that Google's sample and other public key maps press for these names on Linux.
+Names of keys are those of :mod:`osgym_protocol.keysyms`. ``Cmd`` and ``⌘`` are the Super key: that is the key
+in the same place, and the one that Google's sample and other public key maps press for these names on Linux.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from osgym_protocol.keysyms import KEYSYMS, MODIFIERS, SYMBOLS, find_key, key_ke
 from osgym_protocol.limits import MAX_KEYS
 
 _MAX_CHARS = 500
-"""Of a text with keys: many repeated keys fit, and nothing takes long."""
+"""Length of a text with keys: enough for many repeated keys, and quick to read."""
 _PLUS = re.compile(r"\s*\+\s*")
 _HYPHEN = re.compile(r"\s*-\s*")
 _TWO_WORDS = re.compile(
@@ -27,23 +27,23 @@ _JOINED = "keys that are pressed together are joined by +, as in 'ctrl+s'"
 
 
 class ChordError(ValueError):
-    """A text or a list that names no keys for certain; its text says why and what to write instead."""
+    """A text or a list that names no keys for certain; the message has the reason and the remedy."""
 
 
 def split_chord(text: str) -> list[str]:
     """Return the keys of one chord: ``ctrl+s``, ``Ctrl + S``, ``Ctrl-S``, ``⌘C``, ``ctrl++``, ``Page Down``.
 
     Raises:
-        ChordError: it is not one chord for certain.
+        ChordError: It is not one chord for certain.
     """
     return check_chord(_keys_of(_checked(text)))
 
 
 def split_chords(text: str) -> list[list[str]]:
-    """Return the chords of a text in xdotool's syntax: several are separated by blanks (``ctrl+a Delete``).
+    """Return the chords of a text in xdotool's syntax, in which blanks separate them (``ctrl+a Delete``).
 
     Raises:
-        ChordError: one of them is no chord for certain, or is a modifier alone among others.
+        ChordError: One of them is no chord for certain, or is a modifier alone among others.
     """
     text = _checked(text)
     chords = [check_chord(_keys_of(part)) for part in _PLUS.sub("+", text).split() or [text]]
@@ -58,7 +58,7 @@ def split_spaced_chord(text: str) -> list[str]:
     ``ctrl c``, ``ctrl + c`` and ``ctrl+c`` are the same; ``ctrl +`` is Ctrl and the plus key.
 
     Raises:
-        ChordError: it is not one chord for certain.
+        ChordError: It is not one chord for certain.
     """
     text = _checked(text)
     words = text.split()
@@ -77,7 +77,7 @@ def listed_chord(keys: Sequence[object]) -> list[str]:
     """Return the keys of a list; a list of one text may hold a whole chord (``["ctrl+c"]``).
 
     Raises:
-        ChordError: it is empty, too long, or names no keys for certain.
+        ChordError: It is empty, too long, or names no keys for certain.
     """
     if not 1 <= len(keys) <= MAX_KEYS:
         raise ChordError(f"it must be a list of 1 to {MAX_KEYS} keys")
@@ -88,11 +88,11 @@ def listed_chord(keys: Sequence[object]) -> list[str]:
 
 
 def check_chord(names: Iterable[str]) -> list[str]:
-    """Return the keys of a chord by their names, after a check that pressing them together makes sense.
+    """Return the names of a chord's keys, after a check that they can be pressed together.
 
     Raises:
-        ChordError: there is no such key, one is there twice, ``+`` stands between two, or a modifier stands
-            behind another key, which would then be pressed without it.
+        ChordError: A key is unknown or repeated, ``+`` stands between two keys, or a modifier stands behind
+            another key, which would be pressed without it.
     """
     keys = [key_name(name) for name in names]
     if not 1 <= len(keys) <= MAX_KEYS:
@@ -117,7 +117,7 @@ def _checked(text: str) -> str:
     """Return a text without blanks around it and within names; a blank alone is the space bar.
 
     Raises:
-        ChordError: it is empty or too long.
+        ChordError: It is empty or too long.
     """
     if len(text) > _MAX_CHARS:
         raise ChordError(f"it has {len(text)} characters; the names of keys have at most {_MAX_CHARS}")
@@ -130,7 +130,7 @@ def _checked(text: str) -> str:
 
 
 def _keys_of(text: str) -> list[str]:
-    """Return the names in a text without further blanks; they may be no keys yet."""
+    """Return the names in a text without further blanks; they may be unknown keys."""
     if find_key(text) is not None:
         return [text]
     parts = _PLUS.split(text)

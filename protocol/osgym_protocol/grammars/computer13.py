@@ -28,7 +28,7 @@ from osgym_protocol.grammars.registry import Evidence, Grammar
 
 NAME = "computer13"
 WAIT_MS = 2000
-"""OSWorld's pause of a step: what WAIT means there."""
+"""Duration of WAIT: OSWorld's pause of a step."""
 WORDS: dict[str, RawAction] = {
     "WAIT": {"op": "wait", "duration_ms": WAIT_MS},
     "DONE": {"op": "done"},
@@ -60,15 +60,7 @@ def _refused(why: str) -> UnreadableAction:
 
 
 def parse(output: Any, context: Context) -> Parsed:
-    """Return what a model said.
-
-    Args:
-        output: an object, a word, a list of these, or an answer with such an object in a fence.
-        context: screen and coordinates.
-
-    Raises:
-        UnreadableAction: it is refused.
-    """
+    """Read an output: an object, a word, a list of these, or an answer with such an object in a fence."""
     to = Builder(NAME, context)
     given = plain(output, NAME)
     if isinstance(given, str):
@@ -95,7 +87,7 @@ def parse(output: Any, context: Context) -> Parsed:
 
 
 def _of_text(text: str, to: Builder) -> Any:
-    """Return the objects of an answer: of its fences, or of all of it."""
+    """Return the objects of an answer: of its fences, or of the whole text."""
     answer = after_thinking(text)
     if answer is None:
         raise to.refuse(UNCLOSED_THOUGHTS)
@@ -109,7 +101,7 @@ def _of_text(text: str, to: Builder) -> Any:
 
 
 def _scaled(item: dict[str, Any], to: Builder, position: str) -> dict[str, Any]:
-    """Return the object with pixels for its x and y, which must be both there or none."""
+    """Return the object with pixels for its x and y, of which it must have both or none."""
     nested = item.get("parameters")
     given = nested if isinstance(nested, dict) else item
     if "x" not in given and "y" not in given:
@@ -211,11 +203,6 @@ def _scroll(given: dict[str, Any]) -> RawAction:
 def render(
     actions: Sequence[Mapping[str, Any]], context: Context, ending: Ending | None = None, text: str = ""
 ) -> list[dict[str, Any]]:
-    """Return the objects that say the same.
-
-    Raises:
-        CannotRender: computer_13 has no action for one of them.
-    """
     made = []
     for action in actions:
         kind, parameters = _rendered(action, context)

@@ -34,22 +34,15 @@ NOT_A_DESKTOPS = (
     "open_web_browser", "go_back", "go_forward", "search", "navigate",
     "open_app", "list_apps", "long_press",
 )  # fmt: skip
-"""Functions of the browser's and the telephone's environment that have no desktop action of their own."""
+"""Functions of a browser's or a telephone's environment that have no desktop action."""
 _IGNORED_STEPS = ("thought", "function_result")
 _STEPS = ("model_output", "function_call", "thought")
 _CONTAINERS = ("function_call", "functionCall", "candidates", "parts", "steps")
 
 
 def parse(output: Any, context: Context) -> Parsed:
-    """Return what a model said.
-
-    Args:
-        output: a response, a candidate, its content, the list of its parts, the steps of an interaction, a
-            function call, or any of these as JSON text or as an object of Google's SDK.
-        context: version `3.5` or `2.5` allows only its own names.
-
-    Raises:
-        UnreadableAction: it is refused.
+    """Read an output: a response, a candidate, its content, the list of its parts, the steps of an
+    interaction, a function call, or any of these as JSON text or as an object of Google's SDK.
     """
     to = Builder(NAME, context)
     given = plain(output, NAME)
@@ -62,7 +55,7 @@ def parse(output: Any, context: Context) -> Parsed:
 
 
 def _unwrapped(given: Any, to: Builder) -> tuple[Any, str]:
-    """Return the parts of a response, and where they are in it."""
+    """Return the parts of a response, and their position in it."""
     path = ""
     if isinstance(given, dict) and isinstance(given.get("candidates"), list):
         if len(given["candidates"]) != 1:
@@ -185,7 +178,7 @@ def _type_text_at(f: Fields, space: Space) -> list[RawAction]:
 
 
 def _typed(text: str, press_enter: bool) -> RawAction:
-    """Return the typing of a text; one that ends in a line break ends in Enter already."""
+    """Return the action that types a text. A text that ends in a line break presses Enter already."""
     return {"op": "type", "text": text, "press_enter": press_enter and not text.endswith(("\n", "\r"))}
 
 
@@ -236,17 +229,13 @@ def _readers(version: str | None) -> dict[str, _Reader]:
 
 
 FUNCTIONS = frozenset(_ANY) | frozenset(NOT_A_DESKTOPS)
-"""Every name of a function that Gemini may call."""
+"""Names of all functions that Gemini may call."""
 
 
 def render(
     actions: Sequence[Mapping[str, Any]], context: Context, ending: Ending | None = None, text: str = ""
 ) -> list[dict[str, Any]]:
-    """Return the parts of a content that say the same, with the functions of Gemini 3.5.
-
-    Raises:
-        CannotRender: Gemini has no function for one of them.
-    """
+    """Return the parts of a content, with the functions of Gemini 3.5."""
     space = context.space("norm1000")
     parts: list[dict[str, Any]] = []
     for action in actions:

@@ -53,7 +53,7 @@ _ARGUMENTS: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
     "scroll": (("start_box", "direction"), ("step", "element_info")),
     **dict.fromkeys(("WAIT", "DONE", "FAIL"), ((), ())),
 }
-"""The arguments that each action must and may have."""
+"""Arguments that each action must and may have."""
 NAMES = tuple(_ARGUMENTS)
 _BEGIN = re.compile(rf"(?<![\w.])(?:{'|'.join(NAMES)})\s*\(\s*(?:[a-z_]{{1,20}}\s*=|\))")
 
@@ -64,15 +64,7 @@ _OWN_CALL = re.compile(
 
 
 def parse(output: Any, context: Context) -> Parsed:
-    """Return what a model said.
-
-    Args:
-        output: the text of an answer.
-        context: screen and coordinates.
-
-    Raises:
-        UnreadableAction: it is refused.
-    """
+    """Read the text of an answer."""
     to = Builder(NAME, context)
     text = plain(output, NAME)
     if not isinstance(text, str):
@@ -96,10 +88,10 @@ def parse(output: Any, context: Context) -> Parsed:
 
 
 def _where(text: str, to: Builder) -> tuple[int, int]:
-    """Return where the action begins, and where what may follow it ends.
+    """Return the start of the action, and the end of what may follow it.
 
     Raises:
-        UnreadableAction: there is no action, more than one box, or one that is not closed.
+        UnreadableAction: There is no action, more than one box, or one that is not closed.
     """
     answer = after_thinking(text)
     if answer is None:
@@ -148,7 +140,7 @@ def _keys(call: NamedCall, to: Builder) -> list[str]:
 
 
 def _clicks(call: NamedCall, to: Builder) -> int:
-    """Return how far a scroll goes, down if positive."""
+    """Return the wheel clicks of a scroll, positive downwards."""
     direction, step = call.given["direction"], call.given.get("step", str(SCROLL_CLICKS))
     if direction not in _DIRECTIONS:
         allowed = ", ".join(_DIRECTIONS)
@@ -162,11 +154,7 @@ def _clicks(call: NamedCall, to: Builder) -> int:
 def render(
     actions: Sequence[Mapping[str, Any]], context: Context, ending: Ending | None = None, text: str = ""
 ) -> str:
-    """Return the text of an answer that says the same; what the model thinks is left to the caller.
-
-    Raises:
-        CannotRender: GLM has no words for it, or it is more than one action.
-    """
+    """Return the text of an answer, without the model's thoughts."""
     said = [_rendered(action, context.space("norm1000")) for action in actions]
     if ending is not None:
         if ending not in (Ending.DONE, Ending.FAIL) or text:

@@ -1,8 +1,8 @@
-"""Actions of other grammars, by their looks: what a refusal says beside what is wrong.
+"""Hints about actions of other grammars, for the messages of refusals.
 
-Only refusals read this: nothing is understood, and nothing refused, because of a guess made here, but for
-`keyword_style` and `stray_call`: texts that OSGym's grammar would type although another grammar meant a call.
-All of it is linear in the length of what was given.
+Nothing is understood, and nothing refused, because of a hint. The exceptions are `keyword_style` and
+`stray_call`: texts that OSGym's grammar would type although another grammar meant a call. All of it is linear
+in the length of the input.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from collections.abc import Collection, Mapping
 from typing import Any
 
 _HEAD_CHARS = 2000
-"""What is looked at of a long text."""
+"""Length of the part of a text that is searched."""
 _LOOKS: tuple[tuple[re.Pattern[str], str], ...] = (
     (
         re.compile(r"\bpyautogui\b|^\s*(?:import|from)\s+\w+|\btime\.sleep\("),
@@ -66,7 +66,7 @@ _SAME: Mapping[str, str] = {
     "dragto": "drag",
     "sleep": "wait",
 }
-"""Names of other grammars, and ours that do the same."""
+"""Names of other grammars, and OSGym's names for the same action."""
 _TEXT_KEYWORDS = (
     "content|text|txt|value|message|msg|string|str|input|input_text|text_to_type"
     "|keys|keystrokes|chars|characters|words"
@@ -80,13 +80,13 @@ _NEXT_CALL = re.compile(r"([A-Za-z_]\w{0,60})(?:\.\w{1,60}){0,3}\(", re.ASCII)
 
 
 def grammar_of(text: str) -> str | None:
-    """Return what a text that was refused looks like, None when like nothing that is known."""
+    """Return what a refused text looks like, or None."""
     head = text[:_HEAD_CHARS]
     return next((name for pattern, name in _LOOKS if pattern.search(head)), None)
 
 
 def grammar_of_object(action: Mapping[str, Any]) -> str | None:
-    """Return the same for an object."""
+    """Return what a refused object looks like, or None."""
     if "action" in action or "coordinate" in action:
         return "Anthropic's computer tool"
     if "type" in action or "scroll_x" in action:
@@ -97,7 +97,7 @@ def grammar_of_object(action: Mapping[str, Any]) -> str | None:
 
 
 def similar(name: str, known: Collection[str]) -> str | None:
-    """Return the name among those that there are which was probably meant."""
+    """Return the known name that was probably meant."""
     lower = name[:40].lower()
     same = _SAME.get(lower)
     if same in known:
@@ -107,7 +107,8 @@ def similar(name: str, known: Collection[str]) -> str | None:
 
 
 def keyword_style(text: str) -> bool:
-    """Whether the argument of `type(...)` is written as in Python: `content='hello'`, `'a', enter=True`.
+    """Return whether the argument of `type(...)` is written as in Python: `content='hello'`, `'a',
+    enter=True`.
 
     OSGym's text is raw: it would be typed, quotes and all.
     """
@@ -115,7 +116,7 @@ def keyword_style(text: str) -> bool:
 
 
 def stray_call(text: str, known: Collection[str]) -> str | None:
-    """Return the call that stands behind a `)` without a `(` of its own, in what is taken for a text.
+    """Return the call behind a `)` without a `(` of its own, in an argument that is read as text.
 
     `type(hello); press(enter)` is no text `hello); press(enter`: two actions were meant that are joined
     otherwise than by ` & `, or of which the second does not exist. Behind mere blanks and words only the

@@ -36,10 +36,10 @@ class NamedCall:
     """One call in a text.
 
     Attributes:
-        name: of the action.
-        given: its arguments as they are written, with escapes.
-        position: where it stands, for errors.
-        end: where the next call begins, or the end of the text.
+        name: Name of the action.
+        given: Arguments as they are written, with escapes.
+        position: Position in the output, for errors.
+        end: Start of the next call, or end of the text.
     """
 
     name: str
@@ -49,13 +49,13 @@ class NamedCall:
 
 
 class CallReader:
-    """Reads the calls of one output, of which nothing but calls is left.
+    """Reads the calls of an output that has nothing but calls.
 
     Args:
-        to: has the grammar, for errors.
-        names: of the actions that there are.
-        same: other names of arguments, and those that they stand for.
-        number: the argument that may be a number without quotes, if there is one.
+        to: Builder, whose grammar errors name.
+        names: Names of all actions.
+        same: Other names of arguments, and those that they stand for.
+        number: Argument that may be a number without quotes, if there is one.
     """
 
     def __init__(
@@ -69,10 +69,10 @@ class CallReader:
         )
 
     def call(self, text: str, at: int) -> NamedCall:
-        """Return the call that begins at a place.
+        """Return the call that begins at an offset.
 
         Raises:
-            UnreadableAction: there is none, it is not closed, or something else follows it.
+            UnreadableAction: There is none, it is not closed, or something else follows it.
         """
         to = self._to
         line = text.count("\n", 0, at + len(text[at:]) - len(text[at:].lstrip())) + 1
@@ -106,10 +106,10 @@ class CallReader:
         return NamedCall(name, given, position, following)
 
     def arguments(self, call: NamedCall, needed: Sequence[str], optional: Sequence[str]) -> None:
-        """Check that a call has the arguments that it must have, and no other.
+        """Check that a call has the required arguments, and no unknown one.
 
         Raises:
-            UnreadableAction: one is missing, or there is one too many.
+            UnreadableAction: One is missing or unknown.
         """
         allowed = ", ".join((*needed, *optional)) or "none"
         for key in call.given:
@@ -124,7 +124,7 @@ class CallReader:
         """Return the pixel of a point, or of the centre of a box.
 
         Raises:
-            UnreadableAction: it is none, or lies outside.
+            UnreadableAction: It is none, or lies outside.
         """
         box = call.given[key]
         found = _BOX.fullmatch(" ".join(box.split())) if len(box) <= 200 else None
@@ -144,10 +144,10 @@ class CallReader:
     def _quoted(
         self, text: str, start: int, quote: str, name: str, position: str
     ) -> tuple[int, re.Match[str]]:
-        """Return where the closing quote is, and what follows it.
+        """Return the offset of the closing quote, and the match of what follows it.
 
-        It is the first quote that is not escaped and after which the call ends (and the output, or its
-        line), or goes on with another argument.
+        It is the first quote that is not escaped and after which the call ends (and the output, or its line),
+        or continues with another argument.
         """
         at = start
         while (at := text.find(quote, at)) != -1:
@@ -163,9 +163,10 @@ class CallReader:
         raise self._to.refuse(f"the text of {name} is not closed", position, read)
 
     def _holds_a_call(self, text: str, quote: str) -> bool:
-        """Whether a text may have ended before: behind a quote and `)` in it come a call or a label.
+        """Return whether a text may have ended earlier: it has a quote and `)`, followed by a call or a
+        label.
 
-        Such an answer has several actions, joined in a way that there is not: the rest must not be typed.
+        Such an answer has several actions, joined in an unknown way: the rest must not be typed.
         """
         at = -1
         while (at := text.find(quote, at + 1)) != -1:
@@ -176,7 +177,7 @@ class CallReader:
 
 
 def unescaped(text: str) -> str:
-    """Return what the text of an argument says."""
+    """Return the text of an argument without its escapes."""
     return _ESCAPE.sub(lambda found: _ESCAPED[found.group(1)], text)
 
 
@@ -188,7 +189,7 @@ def quoted(text: str) -> str:
 
 
 def _following(text: str, at: int) -> int | None:
-    """Return where the next action begins, or the end; None where something else follows."""
+    """Return the start of the next action, or the end; None where something else follows."""
     blank = _BLANK.match(text, at)
     end = blank.end() if blank else at
     if end == len(text):
@@ -198,7 +199,9 @@ def _following(text: str, at: int) -> int | None:
 
 
 def _is_escaped(text: str, start: int, at: int) -> bool:
-    """Whether an odd number of backslashes stands before a sign, in a text that begins at `start`."""
+    """Return whether an odd number of backslashes stands before an offset, in a text that begins at
+    `start`.
+    """
     first = at
     while first > start and text[first - 1] == "\\":
         first -= 1

@@ -21,16 +21,16 @@ from osgym_protocol.limits import MAX_DURATION_MS, MAX_KEYS
 _MISSING = object()
 _PLAIN = (str, int, float, bool, type(None))
 DIRECTIONS = {"up": (0, -1), "down": (0, 1), "left": (-1, 0), "right": (1, 0)}
-"""Of a scroll: to the right and down, as internal actions have it."""
+"""Directions of a scroll as internal actions have them: to the right and down."""
 
 
 def plain(value: Any, grammar: str) -> Any:
     """Return an output as dictionaries, lists and plain values.
 
-    Objects of the providers' own SDKs are taken by their ``model_dump``; text is left alone.
+    Objects of the providers' own SDKs are converted by their ``model_dump``; text is left alone.
 
     Raises:
-        UnreadableAction: it holds something else, or is too deep or too large.
+        UnreadableAction: It holds something else, or is too deep or too large.
     """
     left = [MAX_NODES]
 
@@ -67,10 +67,10 @@ def plain(value: Any, grammar: str) -> Any:
 
 
 def from_json(text: str, grammar: str, position: str = "") -> Any:
-    """Return what a JSON text says.
+    """Parse a JSON text.
 
     Raises:
-        UnreadableAction: it is not JSON, names a field twice, or is too long or too deep.
+        UnreadableAction: It is not JSON, names a field twice, or is too long or too deep.
     """
 
     def unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
@@ -95,16 +95,16 @@ def from_json(text: str, grammar: str, position: str = "") -> Any:
 
 
 def objects_in(given: Any, path: str, what: str, to: Builder) -> Iterator[tuple[str, dict[str, Any]]]:
-    """Yield where each object of a list stands, and the object; anything else is a list of itself.
+    """Yield each object of a list with its position. A single object is a list of one.
 
     Args:
-        given: the list.
-        path: where it stands in the output; empty: it is the output.
-        what: the name of one of it, with its article.
-        to: has the grammar, for the error.
+        given: List or object.
+        path: Position in the output; empty: it is the output.
+        what: Name of one object, with its article, for the error.
+        to: Builder, whose grammar the error names.
 
     Raises:
-        UnreadableAction: something in it is no object.
+        UnreadableAction: An item is no object.
     """
     for place, item in enumerate(given if isinstance(given, list) else [given]):
         at = f"{path}[{place}]" if isinstance(given, list) else path
@@ -114,7 +114,7 @@ def objects_in(given: Any, path: str, what: str, to: Builder) -> Iterator[tuple[
 
 
 class Fields:
-    """The fields of one object; whatever nobody took is refused at the end. None is as if absent."""
+    """Fields of one object; fields that nothing took are refused at the end. None counts as absent."""
 
     def __init__(self, raw: Any, path: str, to: Builder, what: str = "an action") -> None:
         self.path = path
@@ -128,7 +128,6 @@ class Fields:
         return name in self._raw
 
     def at(self, name: str) -> str:
-        """Return the position of a field."""
         return f"{self.path}.{name}" if self.path else name
 
     def refuse(self, name: str, why: str, read: object = _MISSING, allowed: str = "") -> UnreadableAction:
@@ -136,7 +135,7 @@ class Fields:
         return self._to.refuse(why, self.at(name), "" if read is _MISSING else shown(read), allowed)
 
     def take(self, name: str, default: Any = _MISSING) -> Any:
-        """Return a field, whatever it is."""
+        """Return a field of any type."""
         self._known.append(name)
         value = self._raw.pop(name, default)
         if value is _MISSING:
@@ -145,7 +144,6 @@ class Fields:
         return value
 
     def text(self, name: str, default: Any = _MISSING) -> str:
-        """Return a field that is text."""
         value = self.take(name, default)
         if not isinstance(value, str):
             raise self.refuse(name, "it must be text", value)
@@ -252,7 +250,7 @@ class Fields:
         """Check that nothing is left.
 
         Raises:
-            UnreadableAction: there is a field that nobody knows.
+            UnreadableAction: A field is unknown.
         """
         if self._raw:
             name = next(iter(self._raw))

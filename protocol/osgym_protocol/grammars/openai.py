@@ -39,15 +39,8 @@ _SCROLL_PX = MAX_SCROLL_CLICKS * PIXELS_PER_SCROLL_CLICK
 
 
 def parse(output: Any, context: Context) -> Parsed:
-    """Return what a model said.
-
-    Args:
-        output: a response, the list in its `output`, a `computer_call`, an action, a list of actions, or
-            any of these as JSON text or as an object of OpenAI's SDK.
-        context: version `computer_use_preview` allows no `actions` and no `keys`.
-
-    Raises:
-        UnreadableAction: it is refused.
+    """Read an output: a response, the list in its `output`, a `computer_call`, an action, a list of actions,
+    or any of these as JSON text or as an object of OpenAI's SDK.
     """
     to = Builder(NAME, context)
     for path, item in _items(output, to):
@@ -172,11 +165,7 @@ _READERS: dict[str, Callable[[Fields, Space], RawAction]] = {
 def render(
     actions: Sequence[Mapping[str, Any]], context: Context, ending: Ending | None = None, text: str = ""
 ) -> list[dict[str, Any]]:
-    """Return output items that say the same: a `computer_call`, and a message where the model ends.
-
-    Raises:
-        CannotRender: OpenAI's actions have no words for one of them.
-    """
+    """Return output items: a `computer_call`, and a message where the model ends."""
     items: list[dict[str, Any]] = []
     if actions:
         rendered = [_rendered(action, context.space()) for action in actions]

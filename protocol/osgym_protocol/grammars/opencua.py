@@ -25,15 +25,7 @@ _HEADING = re.compile(r"^#{1,3} *Code *:?[ \t]*$", re.MULTILINE)
 
 
 def parse(output: Any, context: Context) -> Parsed:
-    """Return what a model said.
-
-    Args:
-        output: an answer.
-        context: screen, coordinates, version.
-
-    Raises:
-        UnreadableAction: it is refused; the position is the line.
-    """
+    """Read the text of an answer; the position of an error is its line."""
     if isinstance(output, str) and "```" not in output:
         heading = _HEADING.search(output)
         if heading is not None:  # keep the numbers of the lines
@@ -54,11 +46,6 @@ def _in_space(context: Context) -> Context:
 def render(
     actions: Sequence[Mapping[str, Any]], context: Context, ending: Ending | None = None, text: str = ""
 ) -> str:
-    """Return source that says the same.
-
-    Raises:
-        CannotRender: OpenCUA has no call for one of them.
-    """
     space = _in_space(context).space()
     lines: list[str] = []
     for action in actions:

@@ -34,15 +34,7 @@ _CALL = re.compile(
 
 
 def parse(output: Any, context: Context) -> Parsed:
-    """Return what a model said.
-
-    Args:
-        output: an action string, an internal action, or a list of these.
-        context: screen and coordinates.
-
-    Raises:
-        UnreadableAction: it is refused.
-    """
+    """Read an output: an action string, an internal action, or a list of these."""
     to = Builder(NAME, context)
     given = plain(output, NAME)
     listed = given if isinstance(given, list) else [given]
@@ -70,7 +62,10 @@ def parse(output: Any, context: Context) -> Parsed:
 
 
 def _scaled(action: RawAction, to: Builder, position: str) -> RawAction:
-    """Return an action with the pixels of its points; those of the screen are left to the last check."""
+    """Return an action with its points in pixels.
+
+    Points in pixels of the screen are left to the last check.
+    """
     space = to.context.space("pixel")
     if space.size == space.screen and not space.closed:
         return action
@@ -89,11 +84,6 @@ def _scaled(action: RawAction, to: Builder, position: str) -> RawAction:
 def render(
     actions: Sequence[Mapping[str, Any]], context: Context, ending: Ending | None = None, text: str = ""
 ) -> str:
-    """Return the string that says the same.
-
-    Raises:
-        CannotRender: OSGym's strings have no words for one of them.
-    """
     calls = [_rendered(action, context) for action in actions]
     if ending in (Ending.DONE, Ending.FAIL) and not text:
         calls.append("finish()" if ending is Ending.DONE else "call_user()")

@@ -1,15 +1,14 @@
 """OSGym's action strings: `click(x,y)`, `type(text)`, …, several joined by ` & `.
 
-Also the wrapped form `<|think_start|>…<|think_end|><|action_start|>…<|action_end|>`.
+The wrapped form is `<|think_start|>…<|think_end|><|action_start|>…<|action_end|>`.
 
-The text of `type(...)` is raw: no quoting, no escapes, anything may stand in it. Where it ends is
-decided so that the whole string makes sense: it ends at the first `)` after which the string is over
-or goes on with ` & ` and valid calls. (A text that would be cut by this rule can be sent as a
-dictionary or as an internal action.)
+The text of `type(...)` is raw: no quoting, no escapes, any characters. It ends at the first `)` after which
+the string is over, or continues with ` & ` and valid calls. (A text that would be cut by this rule can be
+sent as a dictionary or as an internal action.)
 
-What another grammar means as a call is refused rather than typed: arguments with keywords
-(`type(content='hello')`), and a text in which a `)` without its `(` is followed by another call
-(`type(hello); press(enter)`). Such a text is typed in two parts: `type(hello)) & type(; press(enter))`.
+A call of another grammar is refused rather than typed: arguments with keywords (`type(content='hello')`), and
+a text in which a `)` without its `(` is followed by another call (`type(hello); press(enter)`). Such a text
+is typed in two parts: `type(hello)) & type(; press(enter))`.
 """
 
 from __future__ import annotations
@@ -24,7 +23,7 @@ from osgym_protocol.grammars.lookalikes import grammar_of, keyword_style, simila
 from osgym_protocol.limits import MAX_ACTIONS, MAX_KEYS, MAX_TEXT_CHARS
 
 WAIT_MS = 2000
-"""OSGym's fixed pause of a step: what `wait()` means there."""
+"""Duration of `wait()`: OSGym's fixed pause of a step."""
 
 _CALL = re.compile(r"\s*([A-Za-z_]\w*)\s*\(", re.ASCII)
 _JOIN = re.compile(r"\s*&")
@@ -41,11 +40,11 @@ def parse_string(text: str, *, words: bool = False) -> list[RawAction]:
     """Return the internal actions of an OSGym action string; never empty.
 
     Args:
-        text: the string; its points are left as they are.
-        words: whether a scroll may say `up` or `down`, as OSGym's example client has it.
+        text: String, whose points are left as they are.
+        words: A scroll may say `up` or `down`, as in OSGym's example client.
 
     Raises:
-        UnreadableAction: The text is not such a string; the message says where.
+        UnreadableAction: The text is not such a string; the message has the position.
     """
     if len(text) > MAX_TEXT_CHARS:
         raise _refused(f"it has {len(text)} characters; at most {MAX_TEXT_CHARS} are taken")
@@ -81,7 +80,7 @@ def _unwrap(text: str) -> str:
 
 
 def _split(body: str) -> list[tuple[str, str]]:
-    """Cut `body` into (name, raw arguments)."""
+    """Split `body` into (name, raw arguments)."""
     joins = _valid_joins(body)
     calls: list[tuple[str, str]] = []
     at = 0
@@ -114,7 +113,7 @@ def _is_blank(body: str, at: int) -> bool:
 
 
 def _close(body: str, name: str, start: int, joins: Set[int]) -> int | None:
-    """Return where the `)` of the call stands whose arguments start at `start`."""
+    """Return the offset of the `)` that closes the call whose arguments start at `start`."""
     end = body.find(")", start)
     if name != "type":
         return None if end == -1 else end
@@ -128,7 +127,7 @@ def _close(body: str, name: str, start: int, joins: Set[int]) -> int | None:
 
 
 def _goes_on(body: str, at: int, joins: Set[int]) -> bool:
-    """Whether from `at` there is nothing more, or a join that makes sense to the end."""
+    """Return whether the string ends at `at`, or continues with a valid join."""
     if body[at : at + 1] not in ("", "&") and not body[at].isspace():
         return False
     joined = _JOIN.match(body, at)
@@ -140,8 +139,8 @@ def _goes_on(body: str, at: int, joins: Set[int]) -> bool:
 def _valid_joins(body: str) -> Set[int]:
     """Return the positions of each `&` after which the rest of `body` is calls to its end.
 
-    Worked out from the right: a typed text can always reach to the last `)`, any other call ends at
-    its first one. What follows a `)` is looked at once, so that no string takes long.
+    Computed from the right: a typed text can always reach to the last `)`, any other call ends at its first
+    one. Each `)` is examined once, so that the time is linear.
     """
     stripped = body.rstrip()
     last_close = len(stripped) - 1 if stripped.endswith(")") else -1
@@ -211,7 +210,7 @@ def _no_action(name: str) -> str:
 
 
 def _text(args: str) -> str:
-    """Return what is to be typed, unless it is another grammar's way to say so."""
+    """Return the text to type, unless it is a call of another grammar."""
     if keyword_style(args):
         raise _refused("type(...) takes the bare text, without a name, quotes or further arguments")
     call = stray_call(args, _NAMES)

@@ -61,15 +61,7 @@ COMPUTER_CALL = re.compile(
 
 
 def parse(output: Any, context: Context) -> Parsed:
-    """Return what a model said.
-
-    Args:
-        output: source, or an answer with source between fences.
-        context: screen and coordinates.
-
-    Raises:
-        UnreadableAction: it is refused; the position is the line.
-    """
+    """Read source, or an answer with source between fences; the position of an error is its line."""
     return read_source(output, Builder(NAME, context), computer=False)
 
 
@@ -77,9 +69,9 @@ def read_source(output: Any, to: Builder, computer: bool) -> Parsed:
     """Read source into `to`.
 
     Args:
-        output: as for :func:`parse`.
-        to: an empty builder of the grammar that is read.
-        computer: whether OpenCUA's `computer.…` is known.
+        output: Output as for :func:`parse`.
+        to: Empty builder of the grammar that is read.
+        computer: OpenCUA's `computer.…` is allowed.
     """
     text = plain(output, to.grammar)
     if not isinstance(text, str):
@@ -99,7 +91,7 @@ def read_source(output: Any, to: Builder, computer: bool) -> Parsed:
 
 
 def _code(text: str, to: Builder) -> str:
-    """Return the source with lines as in the answer: what is outside of fences becomes empty lines."""
+    """Return the source with the answer's line numbers: lines outside of fences become empty."""
     lines = text.split("\n")
     fences = [number for number, line in enumerate(lines) if _FENCE.fullmatch(line)]
     if not fences:
@@ -145,7 +137,7 @@ class _Reader:
         """Read statements.
 
         Raises:
-            UnreadableAction: one of them is not allowed.
+            UnreadableAction: One of them is not allowed.
         """
         for node in body:
             self._left -= 1
@@ -222,11 +214,6 @@ class _Reader:
 def render(
     actions: Sequence[Mapping[str, Any]], context: Context, ending: Ending | None = None, text: str = ""
 ) -> str:
-    """Return source that says the same.
-
-    Raises:
-        CannotRender: pyautogui has no call for one of them.
-    """
     space = context.space()
     lines = [line for action in actions for line in rendered(action, space)]
     if ending is not None:

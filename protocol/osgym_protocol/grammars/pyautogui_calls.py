@@ -1,4 +1,4 @@
-"""The calls in pyautogui source: which there are, with which arguments, and what they become."""
+"""Calls of pyautogui source: their functions, arguments and actions."""
 
 from __future__ import annotations
 
@@ -52,14 +52,14 @@ FUNCTIONS: dict[str, tuple[str, ...]] = {
     "pyautogui.typewrite": ("message", "interval"),
     "pyautogui.screenshot": (),
 }
-"""The functions that are read and their parameters in order; `tween` and the like are taken and not used."""
+"""Functions that are read and their parameters in order; `tween` and the like are accepted and not used."""
 COMPUTER: dict[str, tuple[str, ...]] = {
     "computer.triple_click": _POINT,
     "computer.tripleClick": _POINT,
     "computer.wait": ("seconds",),
     "computer.terminate": ("status", "answer"),
 }
-"""What OpenCUA adds."""
+"""Functions that OpenCUA adds."""
 _CLICKS = {
     "leftClick": ("left", 1), "rightClick": ("right", 1), "middleClick": ("middle", 1),
     "doubleClick": ("left", 2), "tripleClick": ("left", 3), "triple_click": ("left", 3),
@@ -70,11 +70,13 @@ _BUTTONS: dict[Any, str] = {
 }  # fmt: skip
 _WAIT_S = 5
 DOUBLE_CLICK_S = 0.5
-"""Clicks that are further apart are no double click: the default of Windows, and more than GTK's 0.4 s."""
+"""Time between clicks from which they are no double click: the default of Windows, longer than GTK's 0.4
+s.
+"""
 
 
 class Calls:
-    """Makes actions of calls, and knows where they leave the pointer."""
+    """Makes actions of calls, and tracks the pointer."""
 
     def __init__(self, to: Builder, values: Values, computer: bool) -> None:
         self._to = to
@@ -84,14 +86,14 @@ class Calls:
         self._pointer: Point | None = to.context.pointer
 
     def name(self, call: ast.Call) -> str:
-        """Return the name of the function that is called; empty when it is none that is known."""
+        """Return the name of the called function; empty for an unknown one."""
         return self._values.name_of(call.func)
 
     def call(self, call: ast.Call) -> None:
         """Add the actions of a call.
 
         Raises:
-            UnreadableAction: it is not one that is read.
+            UnreadableAction: The function is not one that is read.
         """
         name = self.name(call)
         if name == "pyautogui.size" and not call.args and not call.keywords:
@@ -107,14 +109,14 @@ class Calls:
         self._to.add(f"line {call.lineno}", *self._actions(kind, call, given))
 
     def _similar(self, call: ast.Call) -> str:
-        """Return a question for the function that was probably meant; empty where none is like it."""
+        """Return a question for the function that was probably meant; empty where none is similar."""
         wanted = ast.unparse(call.func) if _short(call.func) else ""
         names = {_last(known): known for known in self._known}
         near = difflib.get_close_matches(_last(wanted[:60]), names, n=1)
         return f"; did you mean {names[near[0]]}" if near else ""
 
     def _allowed(self) -> str:
-        """Return the names of the functions, of each module together."""
+        """Return the names of the functions, grouped by module."""
         modules: dict[str, list[str]] = {}
         for known in self._known:
             if known != "pyautogui.hold":
@@ -156,7 +158,7 @@ class Calls:
         """Return the arguments by their names.
 
         Raises:
-            UnreadableAction: there are too many, or one that the function has not.
+            UnreadableAction: There are too many, or one that the function lacks.
         """
         name, given = self.name(call).partition(".")[2], {}
         values = []
@@ -212,7 +214,7 @@ class Calls:
         return [{**one, "count": count}]
 
     def _drag(self, call: ast.Call, given: Mapping[str, Any]) -> list[RawAction]:
-        """Read a drag from where the pointer is; a move just before it is its first point."""
+        """Read a drag from the pointer's position; a move just before it is its first point."""
         start = self._pointer
         end = self._target(call, given)
         button = self._button(call, given)
@@ -223,7 +225,7 @@ class Calls:
         return self._to.drag_to(end, start, button=button)
 
     def _target(self, call: ast.Call, given: Mapping[str, Any]) -> Point:
-        """Return where a move goes: to a point, or by an offset from where the pointer is known to be."""
+        """Return the goal of a move: a point, or an offset from the known position of the pointer."""
         if "xOffset" not in given and "yOffset" not in given:
             at = self._point(call, given)
             if at is None:
@@ -333,6 +335,6 @@ def _last(name: str) -> str:
 
 
 def _short(node: ast.expr) -> bool:
-    """Whether it is a name, or a name of a name: what can be shown."""
+    """Return whether an expression is a name or an attribute of a name, which a message can show."""
     inner = node.value if isinstance(node, ast.Attribute) else node
     return isinstance(inner, ast.Name)

@@ -1,4 +1,4 @@
-"""The values in pyautogui source: literals and arithmetic on them, computed within bounds."""
+"""Values in pyautogui source: literals and arithmetic on them, computed within bounds."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _MAX_NUMBER = 10**9
 _MAX_DEPTH = 64
 _MAX_NODES = 20_000
 _MAX_MADE_CHARS = 5 * MAX_TEXT_CHARS
-"""Of all texts together that `+` and `*` make."""
+"""Length of all texts together that `+` and `*` make."""
 _CONSTANTS = {
     "pyautogui.LEFT": "left", "pyautogui.MIDDLE": "middle", "pyautogui.RIGHT": "right",
     "pyautogui.PRIMARY": "primary", "pyautogui.SECONDARY": "secondary",
@@ -27,11 +27,14 @@ _ARITHMETIC: dict[type[ast.operator], Callable[[Any, Any], Any]] = {
     ast.FloorDiv: operator.floordiv,
     ast.Mod: operator.mod,
 }
-"""No power: of numbers within bounds it is beyond them, or could be written out."""
+"""Operators.
+
+A power is not among them: of numbers within bounds it is beyond them, or could be written out.
+"""
 
 
 class Values:
-    """Names that were assigned, modules that were imported, and what expressions are worth."""
+    """Assigned names, imported modules, and the values of expressions."""
 
     def __init__(self, to: Builder) -> None:
         self.names: dict[str, Any] = {}
@@ -45,7 +48,7 @@ class Values:
         """Return the value of an expression: a number, a text, a truth value, None, or a list of these.
 
         Raises:
-            UnreadableAction: it is not made of literals, or out of bounds.
+            UnreadableAction: It is not made of literals, or out of bounds.
         """
         self._left -= 1
         if depth > _MAX_DEPTH or self._left < 0:
@@ -78,7 +81,7 @@ class Values:
         return self._to.context.image or self._to.context.screen
 
     def name_of(self, node: ast.expr) -> str:
-        """Return `pyautogui.click` for what names it, by whatever name it was imported; empty for others."""
+        """Return `pyautogui.click` for any name under which it was imported; empty for others."""
         match node:
             case ast.Name(name) if name not in self.names:
                 return self.functions.get(name, "")
@@ -105,7 +108,7 @@ class Values:
             raise self._refuse(node, "it divides by zero") from None
 
     def _count(self, node: ast.expr, chars: int) -> None:
-        """Check that a text can be made, before it is."""
+        """Count the characters of a text before it is made, and check the bound."""
         self._chars_left -= chars
         if chars > MAX_TEXT_CHARS or self._chars_left < 0:
             raise self._refuse(node, f"a text has at most {MAX_TEXT_CHARS} characters")

@@ -50,15 +50,8 @@ _CLICKS = {
 
 
 def parse(output: Any, context: Context) -> Parsed:
-    """Return what a model said.
-
-    Args:
-        output: the text of an answer, a chat message (with `content` and `tool_calls`), a response with one
-            choice, a call, a list of calls, or the arguments of one.
-        context: version `qwen2.5-vl` changes what coordinates are.
-
-    Raises:
-        UnreadableAction: it is refused.
+    """Read an output: the text of an answer, a chat message (with `content` and `tool_calls`), a response
+    with one choice, a call, a list of calls, or the arguments of one.
     """
     to = Builder(NAME, context)
     given = plain(output, NAME)
@@ -81,7 +74,7 @@ def parse(output: Any, context: Context) -> Parsed:
 
 
 def _text(text: str, to: Builder) -> None:
-    """Read the calls that stand in text; what stands around them is for the reader."""
+    """Read the calls in a text, and collect the text around them."""
     if len(text) > MAX_OUTPUT_CHARS:
         raise to.refuse(f"it has {len(text)} characters; at most {MAX_OUTPUT_CHARS} are taken")
     around: list[str] = []
@@ -113,7 +106,7 @@ def _text(text: str, to: Builder) -> None:
 
 
 def _after_thinking(text: str) -> int:
-    """Return where the answer begins: a call that was only thought of is none."""
+    """Return the start of the answer; a call inside the thoughts is no call."""
     end, first = text.find(_THOUGHT), text.find(_OPEN)
     if end != -1 and (text.lstrip().startswith("<think>") or first == -1 or end < first):
         return end + len(_THOUGHT)
@@ -197,11 +190,6 @@ ACTIONS = (*_READERS, "left_click_drag", "terminate", "answer")
 def render(
     actions: Sequence[Mapping[str, Any]], context: Context, ending: Ending | None = None, text: str = ""
 ) -> str:
-    """Return the text of an answer that says the same.
-
-    Raises:
-        CannotRender: the tool has no words for one of them.
-    """
     space = _space(context)
     calls = [given for action in actions for given in _rendered(action, space)]
     match ending:

@@ -24,14 +24,14 @@ def read_call(text: str, tool: str, texts: frozenset[str], position: str, to: Bu
     """Return a call as `{"name", "arguments"}`.
 
     Args:
-        text: what stands in `<tool_call>`.
-        tool: name of the only tool.
-        texts: names of the parameters that are text; the others are JSON.
-        position: where the call stands, for the error.
-        to: has the grammar, for the error.
+        text: Content of `<tool_call>`.
+        tool: Name of the only tool.
+        texts: Names of the parameters that are text; the others are JSON.
+        position: Position of the call, for the error.
+        to: Builder, whose grammar the error names.
 
     Raises:
-        UnreadableAction: it is no call of the tool, is cut off, or names a parameter twice.
+        UnreadableAction: It is no call of the tool, is cut off, or names a parameter twice.
     """
     opened = _FUNCTION.match(text)
     if opened is None:

@@ -47,8 +47,10 @@ class Grammar:
         versions: Values that `Context.version` may have, the newest first.
         coordinates: Space of its coordinates where the context names none; ``image`` stands for pixels of the
             image that the model saw.
-        parse: Function from an output and a context to actions; raises `UnreadableAction`.
-        render: Function from actions, a context, an ending and its text to an output; raises `CannotRender`.
+        parse: Function from an output and a context to its meaning. It raises `UnreadableAction` for an
+            output that cannot be read for certain.
+        render: Function from actions, a context, an ending and its text to an output that says the same. It
+            raises `CannotRender` where the grammar has no words for one of them.
         in_text: Evidence that a text is in this grammar. Must be linear in the length of the text.
         in_object: Evidence that an object, or one item of a list of objects, is in this grammar.
     """

@@ -1,4 +1,4 @@
-"""Coordinates of models and pixels of the screen, in both directions. Nothing is clamped."""
+"""Conversion between coordinates of models and pixels of the screen. Nothing is clamped."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ NAMES = ("pixel", "norm1000", "norm1")
 
 @dataclass(frozen=True, slots=True)
 class Space:
-    """A space of coordinates laid over the screen.
+    """A space of coordinates over the screen.
 
     Attributes:
-        screen: width and height in pixels.
-        size: width and height of the space: 1000 and 1 when normalised, else those of an image.
-        closed: whether the far edge belongs to it, as in 0 to 1000; an image's last column is ``width - 1``.
+        screen: Width and height in pixels.
+        size: Width and height of the space: 1000 and 1 when normalised, else those of an image.
+        closed: The far edge belongs to it, as in 0 to 1000; an image's last column is ``width - 1``.
     """
 
     screen: tuple[int, int]
@@ -32,7 +32,7 @@ class Space:
         """Return the space with that name or size.
 
         Raises:
-            ValueError: there is none.
+            ValueError: There is none.
         """
         if coordinates == "pixel":
             return cls(screen, screen, False)
@@ -48,7 +48,7 @@ class Space:
         raise ValueError(f"coordinates must be one of {', '.join(NAMES)}, or (width, height) of an image")
 
     def allowed(self) -> str:
-        """Return what points there are, for messages."""
+        """Return the range of points, for messages."""
         width, height = self.size
         if self.closed:
             return f"x and y from 0 to {width}"
@@ -62,7 +62,7 @@ class Space:
         return None if px is None or py is None else (px, py)
 
     def why(self, x: Any, y: Any) -> str:
-        """Return why a point has no pixel, for messages."""
+        """Return the reason for which a point has no pixel, for messages."""
         numbers = all(isinstance(value, (int, float)) and not isinstance(value, bool) for value in (x, y))
         if not numbers:
             return "the point must be in the image, as two numbers"
@@ -70,7 +70,7 @@ class Space:
         return f"the point must be in the image{fraction}"
 
     def _is_fraction(self, x: Any, y: Any) -> bool:
-        """Whether a point can only be meant as fractions of an image, in a space of whole numbers.
+        """Return whether a point can only be meant as fractions of an image, in a space of whole numbers.
 
         Read as pixels it would be the corner of the screen.
         """
@@ -93,7 +93,7 @@ class Space:
         return min(side - 1, int((int(value) + 0.5) * side / size))
 
     def point(self, x: int, y: int) -> tuple[float, float]:
-        """Return the point of the space for a pixel: the one that is read as that pixel, if there is one."""
+        """Return a point of the space that is read as the given pixel, if there is one."""
         return self._point(x, 0), self._point(y, 1)
 
     def _point(self, pixel: int, axis: int) -> float:
@@ -124,14 +124,14 @@ class Space:
 def smart_resize(
     width: int, height: int, factor: int = 28, min_pixels: int = 3136, max_pixels: int = 12_845_056
 ) -> tuple[int, int]:
-    """Return the size that a Qwen2.5-VL processor gives to an image: its coordinates are in that.
+    """Return the size that a Qwen2.5-VL processor gives to an image, in which its coordinates are.
 
     Args:
-        width: of the image that is sent.
-        height: of the same.
-        factor: both sides become multiples of it.
-        min_pixels: smaller images are enlarged to it.
-        max_pixels: larger ones are reduced to it; use what the processor of the model server is set to.
+        width: Width of the image that is sent.
+        height: Height of the image that is sent.
+        factor: Number of which both sides become multiples.
+        min_pixels: Size to which smaller images are enlarged.
+        max_pixels: Size to which larger images are reduced; use the value of the model server's processor.
 
     Source: `smart_resize` of Qwen2-VL's image processor (transformers) and of UI-TARS' README_coordinates.
     """

@@ -51,15 +51,7 @@ _ACTION_CALL = re.compile(r"^[ \t]*Action[ \t]*:\s*[a-z_]{1,20}\s*\(", re.MULTIL
 
 
 def parse(output: Any, context: Context) -> Parsed:
-    """Return what a model said.
-
-    Args:
-        output: the text of an answer. Without `Action:` it is all actions.
-        context: version `1.5` changes what coordinates are.
-
-    Raises:
-        UnreadableAction: it is refused.
-    """
+    """Read the text of an answer. Without `Action:` the whole text is actions."""
     to = Builder(NAME, context)
     text = plain(output, NAME)
     if not isinstance(text, str):
@@ -111,7 +103,7 @@ def _act(reader: CallReader, call: NamedCall, to: Builder) -> None:
 
 
 def _keys(text: str, position: str, to: Builder) -> list[str]:
-    """Read `ctrl c`; some answers have `ctrl+c`, and more than the prompt's three keys."""
+    """Read `ctrl c`. Some answers have `ctrl+c`, and more than the prompt's three keys."""
     try:
         return split_spaced_chord(text)
     except ChordError as exc:
@@ -176,11 +168,7 @@ NAMES = tuple(_ACTIONS)
 def render(
     actions: Sequence[Mapping[str, Any]], context: Context, ending: Ending | None = None, text: str = ""
 ) -> str:
-    """Return the text of an answer that says the same; what the model thinks is left to the caller.
-
-    Raises:
-        CannotRender: UI-TARS has no words for one of them.
-    """
+    """Return the text of an answer, without the model's thoughts."""
     lines = [_rendered(action, _space(context)) for action in actions]
     if ending is not None:
         name = "call_user" if ending is Ending.ASK_USER else "finished"
