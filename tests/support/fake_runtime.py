@@ -51,18 +51,12 @@ class FakeReplica(base.Replica):
     """One replica."""
 
     def __init__(self, spec: base.ReplicaSpec, folder: Path) -> None:
-        self._spec = spec
+        super().__init__(spec)
         self.folder = folder
-        self._exit: base.ExitInfo | None = None
-        self._dead = asyncio.Event()
         self.agent = Guest(spec.replica_id, spec.generation)
         self._server = GuestServer(self.agent)
 
-    replica_id = property(lambda self: self._spec.replica_id)
-    generation = property(lambda self: self._spec.generation)
-    spec = property(lambda self: self._spec)
     pid = property(lambda self: 1)
-    exit_info = property(lambda self: self._exit)
 
     @property
     def guest(self) -> GuestAddress:
@@ -74,19 +68,9 @@ class FakeReplica(base.Replica):
 
     def die(self, reason: base.ExitReason = base.ExitReason.KILLED, console: str = "") -> None:
         """Ends it as if all its processes were killed, with this at the end of its console."""
-        if self._exit is not None:
-            return
-        self._exit = base.ExitInfo(reason, "for the test", log_tail=console)
-        self._server.stop()
-        self._dead.set()
-
-    async def wait_dead(self) -> base.ExitInfo:
-        await self._dead.wait()
-        assert self._exit is not None
-        return self._exit
-
-    def console_tail(self, max_bytes: int = 8192) -> str:
-        return ""
+        if self.exit_info is None:
+            self._server.stop()
+            self.mark_dead(base.ExitInfo(reason, "for the test", log_tail=console))
 
 
 class Points:

@@ -36,17 +36,12 @@ class ProcessReplica(base.Replica):
     """One replica: a process that this agent or a former one started."""
 
     def __init__(self, spec: base.ReplicaSpec, folder: Path, pid: int) -> None:
-        self._spec = spec
+        super().__init__(spec)
         self.folder = folder
         self._pid = pid
         self._pidfd = os.pidfd_open(pid)
-        self._exit: base.ExitInfo | None = None
 
-    replica_id = property(lambda self: self._spec.replica_id)
-    generation = property(lambda self: self._spec.generation)
-    spec = property(lambda self: self._spec)
     pid = property(lambda self: self._pid)
-    exit_info = property(lambda self: self._exit)
 
     @property
     def guest(self) -> GuestAddress:
@@ -55,15 +50,12 @@ class ProcessReplica(base.Replica):
     async def wait_dead(self) -> base.ExitInfo:
         while not select.select([self._pidfd], [], [], 0)[0]:  # noqa: ASYNC110  # enough for a test
             await asyncio.sleep(0.02)
-        self._exit = self._exit or base.ExitInfo(base.ExitReason.KILLED, "for the test")
-        return self._exit
+        self.mark_dead(base.ExitInfo(base.ExitReason.KILLED, "for the test"))
+        return await super().wait_dead()
 
     def kill(self) -> None:
         with contextlib.suppress(ProcessLookupError):
             signal.pidfd_send_signal(self._pidfd, signal.SIGKILL)
-
-    def console_tail(self, max_bytes: int = 8192) -> str:
-        return ""
 
 
 class ProcessRuntime(FakeRuntime):

@@ -11,32 +11,26 @@ from osgym_host.addresses import GuestAddress, UnixAddress
 from osgym_host.runtimes.base import (
     ExitInfo,
     ExitReason,
+    Replica,
     ReplicaDestroyFailed,
     ReplicaExists,
     ReplicaNotFound,
     ReplicaSpec,
     RuntimeNotRunning,
 )
-from osgym_host.runtimes.replica_table import ManagedReplica, ReplicaTable, check_name
+from osgym_host.runtimes.replica_table import ReplicaTable, check_name
 
 
 class Image:
     digest = "0" * 64
 
 
-class Desk(ManagedReplica):
+class Desk(Replica):
     """A replica without a process."""
 
     @property
     def guest(self) -> GuestAddress:
         return UnixAddress(None)
-
-    @property
-    def pid(self) -> int:
-        return 1
-
-    def console_tail(self, max_bytes: int = 8192) -> str:
-        return ""
 
 
 class Desks:

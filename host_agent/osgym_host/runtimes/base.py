@@ -12,6 +12,7 @@ Import the contract from here, whatever module a part of it stands in.
 
 from __future__ import annotations
 
+import asyncio
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from pathlib import Path
@@ -86,31 +87,45 @@ _BRANCH_REMEDY = "Use the runtime qemu."
 
 
 class Replica(ABC):
-    """One running desktop, as the runtime that made it knows it. Identity never changes."""
+    """One running desktop, as the runtime that made it knows it. Identity never changes.
+
+    A runtime derives its own and must say where the guest agent listens.
+
+    Attributes:
+        destroying: Its end, when it comes, is its runtime's doing.
+        removed: Nothing of it is left.
+    """
+
+    def __init__(self, spec: ReplicaSpec) -> None:
+        """Make it on the event loop that its runtime lives on."""
+        self._spec = spec
+        self.destroying = False
+        self.removed = False
+        self._dead: asyncio.Future[ExitInfo] = asyncio.get_running_loop().create_future()
 
     @property
-    @abstractmethod
+    def spec(self) -> ReplicaSpec:
+        """Spec it was created from."""
+        return self._spec
+
+    @property
     def replica_id(self) -> str:
         """Id given in the spec."""
+        return self._spec.replica_id
 
     @property
-    @abstractmethod
     def generation(self) -> int:
         """Generation given in the spec."""
-
-    @property
-    @abstractmethod
-    def spec(self) -> ReplicaSpec:
-        """What it was created from."""
+        return self._spec.generation
 
     @property
     @abstractmethod
     def guest(self) -> GuestAddress:
-        """Where its guest agent listens; already bound, the guest cannot redirect it."""
+        """Address at which its guest agent listens; already bound, the guest cannot redirect it."""
 
     @property
     def guest_token(self) -> str | None:
-        """What the guest agent demands of its callers; the spec's unless the runtime made one."""
+        """Token that the guest agent demands of its callers; the spec's unless the runtime made one."""
         return self.spec.token
 
     @property
@@ -119,9 +134,9 @@ class Replica(ABC):
         return False
 
     @property
-    @abstractmethod
     def pid(self) -> int:
-        """Host PID of its first process."""
+        """Host PID of its first process, 0 where it has none on this host."""
+        return 0
 
     def agent_pid(self) -> int:
         """Return the host PID of the process that its guest agent runs in, 0 when that is not known.
@@ -131,36 +146,44 @@ class Replica(ABC):
         return self.pid
 
     @property
-    @abstractmethod
     def exit_info(self) -> ExitInfo | None:
-        """How it ended, `None` while it lives. Set before `wait_dead` returns."""
+        """How it ended, None while it lives. Set before `wait_dead` returns."""
+        return self._dead.result() if self._dead.done() else None
 
-    @abstractmethod
     async def wait_dead(self) -> ExitInfo:
         """Wait, without a deadline, until no process of the replica is left.
 
         Any number of tasks may wait; each gets the same answer; after death it returns at once.
         Its files are still there until `Runtime.destroy`.
         """
+        return await asyncio.shield(self._dead)
 
-    @abstractmethod
+    def mark_dead(self, info: ExitInfo) -> None:
+        """Note how it ended, for its runtime, when no process of it is left. The first call counts."""
+        if not self._dead.done():
+            self._dead.set_result(info)
+
     def console_tail(self, max_bytes: int = 8192) -> str:
         """Return the last bytes of the console log (hostile text), `""` when there is none."""
+        return ""
 
 
 class Runtime(ABC):
-    """Makes replicas of one kind on this host."""
+    """Makes replicas of one kind on this host.
+
+    A runtime must have a name, create replicas, list them and destroy them. What it says of everything else
+    is true of one that enforces no caps, measures nothing, keeps nothing and does not branch.
+    """
 
     @property
     @abstractmethod
     def name(self) -> str:
         """Name under which its kind is registered."""
 
-    @abstractmethod
     def capabilities(self) -> Capabilities:
-        """Say what this runtime can enforce here. Valid after `start`."""
+        """Return what this runtime can enforce here. Valid after `start`."""
+        return Capabilities(self.name)
 
-    @abstractmethod
     async def start(self) -> StartReport:
         """Take the instance's directory and clear what a killed predecessor left.
 
@@ -173,6 +196,7 @@ class Runtime(ABC):
             DataDirBusy: Another live host agent holds the directory; nothing was touched.
             RuntimeFault: Leftovers could not be removed.
         """
+        return StartReport()
 
     @abstractmethod
     async def create(self, spec: ReplicaSpec) -> Replica:
@@ -200,7 +224,6 @@ class Runtime(ABC):
             ReplicaDestroyFailed: Something is left; calling again tries again.
         """
 
-    @abstractmethod
     async def usage(self, replica: Replica, *, deep: bool = True) -> Usage:
         """Measure what the replica uses. A dead replica uses no memory and has no processes.
 
@@ -211,6 +234,7 @@ class Runtime(ABC):
         Raises:
             ReplicaNotFound: It was destroyed.
         """
+        return Usage()
 
     def used_cpu_s(self, replica: Replica) -> float | None:
         """Return the CPU time of all its processes so far, a cheap read; None where nothing counts it.
@@ -232,7 +256,6 @@ class Runtime(ABC):
     def replicas(self) -> Sequence[Replica]:
         """Return the replicas created or adopted by this object and not yet destroyed."""
 
-    @abstractmethod
     async def adopt(self, record: ReplicaRecord) -> Replica:
         """Take over a replica of a previous host agent.
 
@@ -240,9 +263,9 @@ class Runtime(ABC):
             ReplicaNotFound: It is gone, or not adoptable.
             RuntimeUnsupported: This runtime does not keep replicas (`Capabilities.adoption`).
         """
+        raise RuntimeUnsupported(f"the {self.name} runtime keeps no replicas", replica_id=record.replica_id)
 
-    @abstractmethod
-    async def reap(self, record: ReplicaRecord) -> None:
+    async def reap(self, record: ReplicaRecord) -> None:  # noqa: B027 (not abstract)
         """Destroy a replica of a previous host agent. Idempotent.
 
         Raises:
@@ -330,7 +353,6 @@ class Runtime(ABC):
         """
         raise RuntimeUnsupported(f"the runtime {self.name} has no branch points", remedy=_BRANCH_REMEDY)
 
-    @abstractmethod
     async def stop(self) -> None:
         """Destroy every replica and free what the runtime holds on the host. Idempotent.
 
@@ -339,3 +361,6 @@ class Runtime(ABC):
         Raises:
             ReplicaDestroyFailed: Something is left; all else was removed.
         """
+        results = await asyncio.gather(*map(self.destroy, self.replicas()), return_exceptions=True)
+        for failed in filter(None, results):
+            raise failed

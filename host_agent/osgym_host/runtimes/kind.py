@@ -53,9 +53,9 @@ class RuntimeKind(ABC):
             image: What will mostly be cloned; None where the runtime is only to clear leftovers.
         """
 
-    @abstractmethod
     def has_leftovers(self, run_folder: Path) -> bool:
         """Say whether a killed host agent with this runtime left something in the instance's folder."""
+        return False
 
     def replica_ram_mib(self, settings: Settings, image: ImageRef) -> int:
         """Return the memory cap of one replica."""

@@ -10,11 +10,9 @@ from collections.abc import Awaitable, Callable, Coroutine
 from typing import Any, Generic, TypeVar
 
 from osgym_host.runtimes.base import (
-    ExitInfo,
     Replica,
     ReplicaExists,
     ReplicaNotFound,
-    ReplicaSpec,
     RuntimeFault,
     RuntimeNotRunning,
 )
@@ -34,47 +32,7 @@ def check_name(what: str, name: str) -> None:
         raise ValueError(f"{what} must match {_PLAIN_NAME.pattern}, not {name!r}")
 
 
-class ManagedReplica(Replica):
-    """A replica whose spec and end are kept here; everything that changes, its runtime changes.
-
-    Attributes:
-        destroying: Its end, when it comes, is our doing.
-        removed: Nothing of it is left.
-    """
-
-    def __init__(self, spec: ReplicaSpec) -> None:
-        """Make it on the event loop that its runtime lives on."""
-        self._spec = spec
-        self.destroying = False
-        self.removed = False
-        self._dead: asyncio.Future[ExitInfo] = asyncio.get_running_loop().create_future()
-
-    @property
-    def replica_id(self) -> str:
-        """Id given in the spec."""
-        return self._spec.replica_id
-
-    @property
-    def generation(self) -> int:
-        """Generation given in the spec."""
-        return self._spec.generation
-
-    @property
-    def spec(self) -> ReplicaSpec:
-        """What it was created from."""
-        return self._spec
-
-    @property
-    def exit_info(self) -> ExitInfo | None:
-        """How it ended, None while it lives."""
-        return self._dead.result() if self._dead.done() else None
-
-    async def wait_dead(self) -> ExitInfo:
-        """Wait until no process of it is left."""
-        return await asyncio.shield(self._dead)
-
-
-R = TypeVar("R", bound=ManagedReplica)
+R = TypeVar("R", bound=Replica)
 
 
 class ReplicaTable(Generic[R]):

@@ -176,11 +176,11 @@ class Usage:
             stand for is in no other number.
     """
 
-    pss_mib: float | None
-    charged_mib: float | None
-    cpu_s: float | None
-    overlay_mib: float | None
-    processes: int | None
+    pss_mib: float | None = None
+    charged_mib: float | None = None
+    cpu_s: float | None = None
+    overlay_mib: float | None = None
+    processes: int | None = None
     written_mib: float | None = None
     fds_in_flight: int | None = None
 
@@ -199,11 +199,11 @@ class Capabilities:
     """
 
     runtime: str
-    caps_memory: bool
-    caps_cpu: bool
-    caps_pids: bool
-    egress: frozenset[Egress]
-    adoption: bool
+    caps_memory: bool = False
+    caps_cpu: bool = False
+    caps_pids: bool = False
+    egress: frozenset[Egress] = frozenset({Egress.NONE})
+    adoption: bool = False
     notes: tuple[str, ...] = ()
     branching: bool = False
     reach: frozenset[ReachKind] = frozenset(ReachKind)

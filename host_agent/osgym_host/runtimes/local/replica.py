@@ -11,13 +11,12 @@ from pathlib import Path
 from typing import Any
 
 from osgym_host.addresses import GuestAddress, UnixAddress, short_unix_path
-from osgym_host.runtimes.base import ExitInfo, ExitReason, ReplicaSpec
+from osgym_host.runtimes.base import ExitInfo, ExitReason, Replica, ReplicaSpec
 from osgym_host.runtimes.held_files import devices_of
 from osgym_host.runtimes.local.agent_check import NoAgent, Tampered, TooBusy, identify
 from osgym_host.runtimes.local.ranges import ReplicaIds
 from osgym_host.runtimes.processes import processes_of
 from osgym_host.runtimes.replica_cgroup import CgroupGroup, MemoryEnd, take_notice
-from osgym_host.runtimes.replica_table import ManagedReplica
 
 EXIT_DISPLAY_LOST = 3
 """Exit code of the session when the X server is gone."""
@@ -27,7 +26,7 @@ _PEER = struct.Struct("3i")
 """Of SO_PEERCRED: PID, user and group of who listens."""
 
 
-class LocalReplica(ManagedReplica):
+class LocalReplica(Replica):
     """Made by `LocalRuntime.create`; everything that changes, the runtime changes.
 
     Attributes:
@@ -162,8 +161,7 @@ class LocalReplica(ManagedReplica):
         if self._pidfd >= 0:
             self._loop.remove_reader(self._pidfd)
         reason = ExitReason.DESTROYED if self.destroying else ExitReason.RUNTIME_LOST
-        if not self._dead.done():
-            self._dead.set_result(self._info(reason, "the supervisor of replicas died, and it with it"))
+        self.mark_dead(self._info(reason, "the supervisor of replicas died, and it with it"))
 
     def _memory_cap_reached(self) -> None:
         """Kill the replica once the kernel has killed one process at the whole replica's cap (version 1).

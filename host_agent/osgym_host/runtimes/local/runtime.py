@@ -23,7 +23,6 @@ from osgym_host.runtimes.base import (
     ReplicaCreateFailed,
     ReplicaDestroyFailed,
     ReplicaNotFound,
-    ReplicaRecord,
     ReplicaSpec,
     Runtime,
     RuntimeFault,
@@ -102,7 +101,6 @@ class LocalRuntime(Runtime):
             caps_cpu="cpu" in tree.enforces,
             caps_pids="pids" in tree.enforces,
             egress=self._ways.egress,
-            adoption=False,
             notes=(
                 *tree.notes,
                 *filter(None, [self.ids_shared_because, unbounded_because()]),
@@ -383,13 +381,6 @@ class LocalRuntime(Runtime):
     def replicas(self) -> Sequence[Replica]:
         """Return the replicas not yet destroyed."""
         return self._replicas.all()
-
-    async def adopt(self, record: ReplicaRecord) -> Replica:
-        """Refuse: replicas end with their zygote, and that with its host agent."""
-        raise RuntimeUnsupported("the local runtime keeps no replicas", replica_id=record.replica_id)
-
-    async def reap(self, record: ReplicaRecord) -> None:
-        """Do nothing: `start` has reaped already."""
 
     # What the zygote says ----------------------------------------------------------------------
 

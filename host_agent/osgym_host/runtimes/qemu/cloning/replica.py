@@ -11,14 +11,13 @@ from collections.abc import AsyncIterator, Coroutine
 from typing import Any
 
 from osgym_host.addresses import GuestAddress
-from osgym_host.runtimes.base import ExitInfo, ExitReason, ReplicaSpec, RuntimeFault
+from osgym_host.runtimes.base import ExitInfo, ExitReason, Replica, ReplicaSpec, RuntimeFault
 from osgym_host.runtimes.qemu.agentless import AgentlessGuest
 from osgym_host.runtimes.qemu.branching import BranchSource
 from osgym_host.runtimes.qemu.cloning.vm_manager import ManagedVm
 from osgym_host.runtimes.qemu.golden import GoldenSnapshot
 from osgym_host.runtimes.qemu.health import DeathCause, Liveness, rules
 from osgym_host.runtimes.qemu.machine import EventStream, ProcessEnd, QmpError
-from osgym_host.runtimes.replica_table import ManagedReplica
 
 log = logging.getLogger(__name__)
 
@@ -33,7 +32,7 @@ _DEATH_NOTICE_S = 1.0
 """After the QMP connection broke, the end of the process is awaited for so long."""
 
 
-class QemuReplica(ManagedReplica):
+class QemuReplica(Replica):
     """Made by `QemuRuntime`; everything that changes, the runtime and the health monitor change."""
 
     def __init__(self, spec: ReplicaSpec, vm: ManagedVm, token: str | None) -> None:
