@@ -35,6 +35,32 @@ fi
 
 die() { printf 'setup: %s\n' "$*" >&2; exit 1; }
 
+# Runs a command and shows the last line that it wrote: in one line that changes on a terminal, in a line every ten
+# seconds elsewhere. When the command fails, the end of what it wrote is shown.
+shown() { # what it does, command
+  local what=$1 log pid begin=$SECONDS next=0 line width
+  shift
+  width=$(($(tput cols 2>/dev/null || echo 80) - ${#what} - 20))
+  log=$(mktemp)
+  "$@" >"$log" 2>&1 </dev/null &
+  pid=$!
+  trap 'kill "$pid" 2>/dev/null; exit 130' INT TERM
+  while kill -0 "$pid" 2>/dev/null; do
+    line=$(tail -n 1 "$log" | tr '\t\r' '  ' | cut -c 1-$((width > 20 ? width : 20)))
+    if [ -t 1 ]; then
+      printf '\r\033[Ksetup: %s, %d s: %s' "$what" $((SECONDS - begin)) "$line"
+    elif [ $((SECONDS - begin)) -ge "$next" ]; then
+      printf 'setup: %s, %d s: %s\n' "$what" $((SECONDS - begin)) "$line"
+      next=$((SECONDS - begin + 10))
+    fi
+    sleep 0.5
+  done
+  trap - INT TERM
+  [ ! -t 1 ] || printf '\r\033[K'
+  wait "$pid" || { tail -n 60 "$log" >&2; rm -f "$log"; die "$what failed"; }
+  rm -f "$log"
+}
+
 command -v dpkg-query >/dev/null && command -v apt-get >/dev/null ||
   die "this set-up knows Debian and Ubuntu only; install the equivalents of: ${packages[*]}"
 
@@ -54,16 +80,17 @@ if [ ${#missing[@]} -gt 0 ]; then
     command -v sudo >/dev/null || die "neither root nor sudo; as root: apt-get install ${missing[*]}"
     sudo=(sudo)
   fi
-  "${sudo[@]}" apt-get update -qq -o Acquire::Retries=5
-  "${sudo[@]}" env DEBIAN_FRONTEND=noninteractive apt-get install -y -qq -o Acquire::Retries=5 \
-    --no-install-recommends "${missing[@]}" >/dev/null
+  "${sudo[@]}" true  # asks for a password here, if at all
+  shown "reading the lists of packages" "${sudo[@]}" apt-get update -q -o Acquire::Retries=5
+  shown "installing system packages" "${sudo[@]}" env DEBIAN_FRONTEND=noninteractive \
+    apt-get install -y -q -o Acquire::Retries=5 --no-install-recommends "${missing[@]}"
 fi
 
 python=${PYTHON:-python3}
 "$python" -c 'import sys; sys.exit(sys.version_info < (3, 11))' ||
   die "Python 3.11 or newer is needed; $("$python" --version) found. Name another with PYTHON=..."
 
-[ -x "$venv/bin/python" ] || "$python" -m venv "$venv"
+[ -x "$venv/bin/python" ] || shown "making a Python environment in $venv" "$python" -m venv "$venv"
 # The stamp holds what the environment was made from, so that an unchanged tree costs nothing.
 stamp="$venv/.osgym-$purpose"
 inputs=(pyproject.toml */pyproject.toml */_version.py tasks/families/{pyproject.toml,_version.py} guest_agent/setup.py guest_agent/native/* constraints.txt)
@@ -71,13 +98,12 @@ present=()
 for input in "${inputs[@]}"; do [ -f "$input" ] && present+=("$input"); done
 wanted=$(cat "${present[@]}" | sha256sum)
 if [ "$(cat "$stamp" 2>/dev/null || true)" != "$wanted" ]; then
-  echo "setup: installing the Python packages into $venv"
   targets=(-e protocol -e 'sdk[data]' -e guest_agent -e 'host_agent[docker,osworld,web]' -e infra -e osworld -e tasks/families)
   [ "$purpose" = test ] && targets+=(-e '.[dev]' -e 'infra[aws,gcp,plot,fleet]')
   # What is imported is compiled then: the clouds' packages have thousands of modules, of which few ever are.
-  "$venv/bin/python" -m pip install -q --no-compile --disable-pip-version-check -c constraints.txt "${targets[@]}"
+  pip=("$venv/bin/python" -m pip install --disable-pip-version-check --progress-bar off)
+  shown "installing the Python packages into $venv" "${pip[@]}" --no-compile -c constraints.txt "${targets[@]}"
   # OSWorld's own clients, to test against: without their dependencies, which are gigabytes.
-  [ "$purpose" != test ] ||
-    "$venv/bin/python" -m pip install -q --disable-pip-version-check --no-deps desktop-env==1.0.2
+  [ "$purpose" != test ] || shown "installing OSWorld's clients" "${pip[@]}" --no-deps desktop-env==1.0.2
   printf '%s' "$wanted" > "$stamp"
 fi

@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from tests.support.host_process import wait_until
 
 from osgym_host.images.content_store import ContentStore, Manifest, StoredContent
 from osgym_host.images.errors import ImageError, ImageNotFound
@@ -113,20 +114,22 @@ def test_two_that_make_the_same_wait_for_each_other(store: NoteStore) -> None:
     """By the tag; and leftovers are removed before."""
     store.prepare()
     (store.folder / ".baking-dead").mkdir()
-    order = []
+    order: list[str] = []
+    told: list[str] = []
 
     def second() -> None:
-        with store.making("first"):
+        with store.making("first", told.append):
             order.append("second")
 
     with store.making("first"), store.making("other"):
         assert not (store.folder / ".baking-dead").exists()
         thread = threading.Thread(target=second)
         thread.start()
-        thread.join(0.2)
+        wait_until(lambda: bool(told), 10, "the second waits")
         order.append("first")
     thread.join(10)
     assert order == ["first", "second"]
+    assert told == [f"waiting for process {os.getpid()}, which makes the note first"]
     assert store.tagged() == {}
 
 

@@ -80,7 +80,7 @@ def demo(
     except (KeyboardInterrupt, asyncio.CancelledError):
         console.print("stopped; nothing is left running")
         sys.exit(EXIT_INTERRUPTED)
-    sys.exit(_summary(console, plays, folder, elapsed_s))
+    sys.exit(_summary(console, plays, folder, elapsed_s, flavor))
 
 
 def _bake_if_missing(flavor: str) -> None:
@@ -127,11 +127,14 @@ async def _run(
 ) -> float:
     """Play everything; how long that took in seconds, from the first reset to the last reward."""
     interrupt_once("removing the desktops …")
+    if hosts is None:
+        click.echo(f"Starting a host agent with {replicas} warm desktops …", err=True)
     async with contextlib.AsyncExitStack() as stack:
         url = hosts or await stack.enter_async_context(
             local_service(flavor, replicas, folder / "service.log")
         )
         client = await stack.enter_async_context(AsyncClient(url))
+        click.echo(f"Playing {len(plays)} episodes on {url}, {replicas} at once …", err=True)
         player = Player(plays, changed)
         began = time.monotonic()
         batch = client.run(player.tasks(), player, concurrency=replicas, keep_frames=True)
@@ -142,7 +145,7 @@ async def _run(
         return time.monotonic() - began
 
 
-def _summary(console: Console, plays: list[Play], folder: Path, elapsed_s: float) -> int:
+def _summary(console: Console, plays: list[Play], folder: Path, elapsed_s: float, flavor: str) -> int:
     sheet = folder / "contact-sheet.png"
     contact_sheet(plays, sheet)
     console.print(table(plays))
@@ -152,6 +155,11 @@ def _summary(console: Console, plays: list[Play], folder: Path, elapsed_s: float
         f"[bold]{60 * len(done) / elapsed_s:.0f} trajectories per minute[/bold]"
     )
     console.print(f"Screens:      {sheet}\nTrajectories: {folder / 'trajectories'}", highlight=False)
+    console.print(
+        f"\nNext: osgym serve --set image={flavor}, then docs/start.md: a policy of your own that you watch,"
+        " take over and show to somebody.",
+        highlight=False,
+    )
     wrong = [
         p
         for p in plays

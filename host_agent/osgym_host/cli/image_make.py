@@ -293,7 +293,7 @@ def snapshot(
             screen=screen,
             refresh=refresh,
         )
-        with progress.shown(), store.making(request.reference):
+        with progress.shown(), store.making(request.reference, progress.wait):
             made = asyncio.run(_build_snapshot(SnapshotBuilder(store, progress), request))
     if made is None:
         sys.exit(130)

@@ -94,7 +94,7 @@ class Baker:
         begin_s = time.monotonic()
         self._source.definition.flavor(request.flavor)
         idmap = current_idmap()
-        with self._progress.shown(), self._store.making(request.flavor):
+        with self._progress.shown(), self._store.making(request.flavor, self._progress.wait):
             guest = find_guest_agent()
             base = self._base(request, idmap)
             desktop = self._desktop(request, base, idmap)

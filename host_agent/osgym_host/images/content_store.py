@@ -14,7 +14,7 @@ import os
 import re
 import tempfile
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -208,8 +208,11 @@ class ContentStore(ABC, Generic[Entry, M]):
         return list(chosen.values())
 
     @contextlib.contextmanager
-    def making(self, name: str) -> Iterator[None]:
+    def making(self, name: str, tell: Callable[[str], object] | None = None) -> Iterator[None]:
         """Hold the lock of a tag, so that two processes do not make the same; remove leftovers first.
+
+        Args:
+            tell: Called once with a sentence that names the process that is waited for; None: logs it.
 
         Raises:
             ImageError: Another process has held it for `LOCK_WAIT_S`.
@@ -220,7 +223,7 @@ class ContentStore(ABC, Generic[Entry, M]):
         locks = self.folder / ".locks"
         locks.mkdir(mode=0o700, exist_ok=True)
         locks.chmod(0o700)
-        with exclusive(locks / tag, f"the {self.NOUN} {tag}"):
+        with exclusive(locks / tag, f"the {self.NOUN} {tag}", tell=tell):
             self.reap()
             yield
 

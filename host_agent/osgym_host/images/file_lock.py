@@ -7,7 +7,7 @@ import fcntl
 import logging
 import os
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from osgym_host.images.errors import ImageError
@@ -20,12 +20,15 @@ _LOCK_POLL_S = 0.1
 
 
 @contextlib.contextmanager
-def exclusive(path: Path, what: str, wait_s: float | None = None) -> Iterator[None]:
+def exclusive(
+    path: Path, what: str, wait_s: float | None = None, tell: Callable[[str], object] | None = None
+) -> Iterator[None]:
     """Hold a file lock while the block runs; the file says which process that is.
 
     Args:
         what: What is locked, for messages.
         wait_s: Longest wait for another holder; None: `LOCK_WAIT_S`.
+        tell: Called once with a sentence that names the other holder, if there is one; None: the log is told.
 
     Raises:
         ImageError: Another process still holds it then.
@@ -33,7 +36,7 @@ def exclusive(path: Path, what: str, wait_s: float | None = None) -> Iterator[No
     """
     fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
     try:
-        _lock(fd, what, LOCK_WAIT_S if wait_s is None else wait_s)
+        _lock(fd, what, LOCK_WAIT_S if wait_s is None else wait_s, tell or log.info)
         os.ftruncate(fd, 0)
         os.pwrite(fd, b"%d\n" % os.getpid(), 0)
         yield
@@ -41,7 +44,7 @@ def exclusive(path: Path, what: str, wait_s: float | None = None) -> Iterator[No
         os.close(fd)
 
 
-def _lock(fd: int, what: str, wait_s: float) -> None:
+def _lock(fd: int, what: str, wait_s: float, tell: Callable[[str], object]) -> None:
     end_s = time.monotonic() + wait_s
     waits = False
     while True:
@@ -55,5 +58,5 @@ def _lock(fd: int, what: str, wait_s: float) -> None:
                 raise ImageError(f"{holder} has been making {what} for {wait_s:.0f} s", hint) from None
         if not waits:
             waits = True
-            log.info("waiting for %s, which makes %s", holder, what)
+            tell(f"waiting for {holder}, which makes {what}")
         time.sleep(_LOCK_POLL_S)

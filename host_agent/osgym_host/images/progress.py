@@ -122,6 +122,12 @@ class BakeProgress:
             if self._display is ProgressDisplay.LINES:
                 self._line(text)
 
+    def wait(self, text: str) -> None:
+        """Print what is waited for; above the bars too, since none of them moves meanwhile."""
+        self.note(text)
+        if self._bars is not None:
+            self._bars.console.print(text, markup=False, highlight=False)
+
     def _line(self, text: str) -> None:
         self._console.print(
             f"[{time.monotonic() - self._begin:6.1f} s] {text}", markup=False, highlight=False

@@ -76,7 +76,7 @@ class DiskBaker:
         assemble.require_tools()
         name = request.image.flavor
         self._images.prepare()
-        with self._progress.shown(), self._disks.making(name):
+        with self._progress.shown(), self._disks.making(name, self._progress.wait):
             found = None if request.refresh else self._disks.made_from(self.key(request))
             if found is None:
                 found = self._make(request, begin_s)
