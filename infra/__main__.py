@@ -7,8 +7,7 @@ import signal
 
 import pulumi
 
-from osgym_infra.config.keys import KEYS
-from osgym_infra.config.providers import Provider
+from osgym_infra.config.providers import read_provider
 from osgym_infra.errors import OsgymInfraError
 from stacks.fleet import configured, run
 
@@ -21,11 +20,7 @@ def leave(_signal: int, _frame: object) -> None:
 def main() -> None:
     """Make the fleet of the configuration; a mistake in it ends the program with its sentence only."""
     try:
-        # Another provider is what `parse` finds wrong; any provider gets there.
-        name = str(configured().get("provider", ""))
-        if name not in set(Provider):
-            KEYS["provider"].read("provider", name)
-        run(Provider(name))
+        run(read_provider("provider", configured().get("provider", "")))
     except OsgymInfraError as error:
         raise pulumi.RunError(str(error)) from None
 

@@ -12,7 +12,7 @@ from pulumi.runtime import config as pulumi_config
 from osgym_infra.catalogue.ages import age_lines, today
 from osgym_infra.catalogue.load import load
 from osgym_infra.components.common import HostsArgs, check_every_resource, fleet_name
-from osgym_infra.components.golden import fed
+from osgym_infra.components.golden import place_golden_image
 from osgym_infra.config.keys import FleetConfig
 from osgym_infra.config.parse import parse
 from osgym_infra.config.providers import Provider
@@ -53,7 +53,7 @@ def begin(provider: Provider) -> Blueprint:
         CannotMeet: no plan meets budget or latency.
     """
     config = parse(configured(), said_beside(provider))
-    if config.provider is not provider:
+    if config.provider != provider:
         raise BadInput(full_key("provider"), f"this program is for {provider}", f"provider: {provider}")
     catalogue, _ = load().in_usd({})
     blueprint = draw(config, catalogue, profiles.chosen(config.profile, config.runtime))
@@ -83,7 +83,7 @@ def run(provider: Provider) -> dict[str, Any]:
     """
     blueprint, stack = begin(provider), pulumi.get_stack()
     name = fleet_name(stack) if provider.rents else "fleet"
-    args = fed(provider.part("golden").GoldenImage, name, HostsArgs(blueprint, stack))
+    args = place_golden_image(name, HostsArgs(blueprint, stack))
     fleet = provider.part("hosts").ReplicaHosts(name, args)
     if removed := destroy_removes(blueprint):
         pulumi.export(REMOVES, removed)

@@ -24,7 +24,7 @@ from tests.support.fleet_configs import AWS, GCP
 
 from osgym_infra.catalogue.load import load
 from osgym_infra.components.common import HostsArgs
-from osgym_infra.components.golden import fed
+from osgym_infra.components.golden import place_golden_image
 from osgym_infra.config.parse import parse
 from osgym_infra.cost.model import Kvm
 from osgym_infra.errors import BadInput
@@ -163,8 +163,9 @@ def deploy(values: dict[str, object]) -> tuple[Recorder, Any]:
     @pulumi.runtime.test
     def program() -> pulumi.Output[Any]:
         provider = plan.config.provider
-        golden = provider.part("golden").GoldenImage
-        made = provider.part("hosts").ReplicaHosts("fleet", fed(golden, "fleet", HostsArgs(plan, "test")))
+        made = provider.part("hosts").ReplicaHosts(
+            "fleet", place_golden_image("fleet", HostsArgs(plan, "test"))
+        )
         found = pulumi.Output.all(
             hosts=made.hosts, token_secret=made.token_source, ca=made.ca, discover=made.discover
         )

@@ -21,7 +21,7 @@ from osgym_host.images.definition import find_images_folder
 from osgym_infra.archives import make
 from osgym_infra.archives.inputs import AGENT, IMAGE, changed, problems
 from osgym_infra.components.common import HostsArgs
-from osgym_infra.components.golden import fed
+from osgym_infra.components.golden import place_golden_image
 from osgym_infra.errors import BadInput
 from osgym_infra.fleet import policy
 from osgym_infra.fleet.boot import STATUS
@@ -63,8 +63,8 @@ def deploy(values: dict[str, object]) -> tuple[Recorder, list[dict[str, Any]]]:
     @pulumi.runtime.test
     def program() -> pulumi.Output[Any]:
         provider = plan.config.provider
-        golden = provider.part("golden").GoldenImage
-        made = provider.part("hosts").ReplicaHosts("fleet", fed(golden, "fleet", HostsArgs(plan, "test")))
+        args = place_golden_image("fleet", HostsArgs(plan, "test"))
+        made = provider.part("hosts").ReplicaHosts("fleet", args)
         return pulumi.Output.from_input(made.hosts).apply(hosts.extend)
 
     with cloud.own_event_loops():

@@ -203,7 +203,7 @@ def test_a_mistake_ends_before_any_resource(
     monkeypatch.setattr("infra.stacks.fleet.configured", lambda: {**AWS, **values})
     monkeypatch.setattr("infra.stacks.fleet.check_every_resource", lambda: pytest.fail("too late"))
     with pytest.raises(error) as caught:
-        begin(Provider.AWS)
+        begin(Provider("aws"))
     assert caught.value.field == field
 
 
@@ -270,11 +270,11 @@ def test_the_examples_are_right(path: Path) -> None:
     ours = {name.removeprefix("osgym:"): value for name, value in config.items() if name.startswith("osgym:")}
     found = parse(ours)
     match found.provider:
-        case Provider.AWS:
+        case "aws":
             assert config["aws:region"] == found.region
-        case Provider.GCP:
+        case "gcp":
             assert config["gcp:project"] == found.own["project"]
-        case Provider.SSH:
+        case "ssh":
             assert set(config) == {f"osgym:{name}" for name in ours}
 
 

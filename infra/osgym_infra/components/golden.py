@@ -114,8 +114,11 @@ class GoldenImage(pulumi.ComponentResource):
         return archive.archive.apply(lambda path: f"{self._args.folder}/{Path(path).name}")
 
 
-def fed(kind: type[GoldenImage], name: str, args: HostsArgs) -> HostsArgs:
-    """The arguments of hosts, after what they fetch was put where they find it."""
+def place_golden_image(name: str, args: HostsArgs) -> HostsArgs:
+    """Put what hosts fetch where hosts find it, as their provider does; return the hosts' arguments."""
     config = args.blueprint.config
-    needed = config.makes_image or config.makes_agent or config.provider.rents
-    return kind(name, args).feed(args) if needed else args
+    if not (config.makes_image or config.makes_agent or config.provider.rents):
+        return args
+    part = config.provider.optional_part("golden")
+    kind: type[GoldenImage] = part.GoldenImage if part else GoldenImage
+    return kind(name, args).feed(args)

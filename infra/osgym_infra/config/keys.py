@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any
 
-from osgym_infra.config.providers import ConfigKey, Provider
+from osgym_infra.config.providers import ConfigKey, Provider, installed, read_provider, usable
 from osgym_infra.config.quantities import CountOrPercent, TrajectoryDetail, count_or_percent
 from osgym_infra.config.readers import (
     Reader,
@@ -49,15 +49,17 @@ class EgressPolicy(StrEnum):
     OPEN = "open"
 
 
-CLOUD = frozenset(provider for provider in Provider if provider.rents)
-DEFAULT_REGIONS = ", ".join(f"{one.facts.default_region} ({one})" for one in Provider if one.rents)
+ALL = frozenset(usable())
+CLOUD = frozenset(provider for provider in ALL if provider.rents)
+OWN_MACHINES = ALL - CLOUD
+DEFAULT_REGIONS = ", ".join(f"{one.facts.default_region} ({one})" for one in sorted(CLOUD))
 
 
 HEX = matching(DIGEST, "64 hexadecimal digits")
 URI = matching(re.compile(r"(s3|gs|https|file)://\S+"), "s3://, gs://, https:// or file://")
 
 
-def _key(read: Reader, default: Any, doc: str, providers: frozenset[Provider] = frozenset(Provider)) -> Any:
+def _key(read: Reader, default: Any, doc: str, providers: frozenset[Provider] = ALL) -> Any:
     """Return the field of a key; every field is given, so it has no default of its own."""
     return field(metadata={"key": ConfigKey(read, default, doc, providers)})
 
@@ -66,7 +68,7 @@ def _key(read: Reader, default: Any, doc: str, providers: frozenset[Provider] = 
 class FleetConfig:
     """A checked configuration: a field for each key, and in `own` those that only its provider has."""
 
-    provider: Provider = _key(choice(Provider), ..., f"{' | '.join(Provider)}: where the hosts come from.")
+    provider: Provider = _key(read_provider, ..., f"{' | '.join(installed())}: where the hosts come from.")
     replicas: int = _key(integer(1, 100_000, "replicas"), ..., "How many replicas run at the same time.")
     owner: str = _key(
         matching(NAME, "small letters, digits and dashes, at most 40"),
@@ -246,21 +248,21 @@ class FleetConfig:
         integer(0, 1_000_000, ""),
         0,
         "Another number: a new token and new certificates, on all hosts in place.",
-        frozenset({Provider.SSH}),
+        OWN_MACHINES,
     )
     hosts: tuple[SshHost, ...] = _key(
         read_hosts,
         ...,
         'Machines: ["local"], ["root@10.0.0.5"], or objects with address, port, user, '
         "host_key, ssh_key, jump, max_replicas.",
-        frozenset({Provider.SSH}),
+        OWN_MACHINES,
     )
     jump: SshLogin | None = _key(
         read_jump,
         None,
         'The machine through which hosts are reached: "user@bastion", or an object with address, port, user, '
         f"host_key, ssh_key. A host's own jump comes first; {DIRECT.address}: none.",
-        frozenset({Provider.SSH}),
+        OWN_MACHINES,
     )
     own: Mapping[str, Any] = field(default_factory=dict)
 
@@ -279,6 +281,12 @@ SHARED_KEYS = frozenset(one.name for one in dataclasses.fields(FleetConfig) if o
 """Those that are fields, whatever the provider; the others are only their provider's."""
 KEYS: dict[str, ConfigKey] = {
     **{one.name: one.metadata["key"] for one in dataclasses.fields(FleetConfig) if one.metadata},
-    **{name: key for provider in Provider for name, key in provider.facts.own_keys.items()},
+    **{
+        name: dataclasses.replace(
+            key, providers=frozenset(one for one in usable() if name in one.facts.own_keys)
+        )
+        for provider in usable()
+        for name, key in provider.facts.own_keys.items()
+    },
 }
 """All keys of a stack's configuration."""

@@ -10,7 +10,7 @@ from typing import Any
 from osgym_infra.config.cloud_keys import check_cloud
 from osgym_infra.config.keys import KEYS, SHARED_KEYS, EgressPolicy, FleetConfig
 from osgym_infra.config.places import check_places
-from osgym_infra.config.providers import Provider
+from osgym_infra.config.providers import ConfigKey, Provider, read_provider
 from osgym_infra.config.readers import full_key
 from osgym_infra.cost.price import Market
 from osgym_infra.errors import BadInput
@@ -34,9 +34,9 @@ def parse(values: Mapping[str, object], beside: Mapping[str, object] | None = No
             raise BadInput(full_key(name), "there is no such key", known)
     if "provider" not in values:
         raise BadInput(full_key("provider"), "is missing", KEYS["provider"].doc)
-    provider = Provider(KEYS["provider"].read("provider", values["provider"]))
+    provider = read_provider("provider", values["provider"])
     found: dict[str, Any] = {}
-    for name, key in KEYS.items():
+    for name, key in {**KEYS, **_own_keys(provider)}.items():
         if name in values and provider not in key.providers:
             raise BadInput(
                 full_key(name),
@@ -55,6 +55,12 @@ def parse(values: Mapping[str, object], beside: Mapping[str, object] | None = No
     config = _checked(FleetConfig(**{"hosts": (), **found}, own=own))
     check_places(config, beside or {})
     return config
+
+
+def _own_keys(provider: Provider) -> dict[str, ConfigKey]:
+    """Its own keys, which another provider may have by the same name for something else."""
+    only = frozenset({provider})
+    return {name: dataclasses.replace(key, providers=only) for name, key in provider.facts.own_keys.items()}
 
 
 def _checked(config: FleetConfig) -> FleetConfig:

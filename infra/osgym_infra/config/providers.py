@@ -1,12 +1,13 @@
-"""The registry of providers. All that is a provider's own is in `osgym_infra.providers.<name>`.
+"""Providers of hosts: extensions (`osgym.providers`), each a package with these modules.
 
-A new provider is one line here and one package there:
-
-    facts.py   `FACTS`: what configuration, planner and commands have to know of it
-    hosts.py   `ReplicaHosts`: what Pulumi makes of a plan
-    golden.py  `GoldenImage`: where what hosts fetch is put
-    policy.py  optional, `RULES`: what none of its resources may be
-    prices.py  optional, `fetch`: its price API
+facts.py    `FACTS`: what configuration, planner and commands have to know of it
+hosts.py    `ReplicaHosts`: what Pulumi makes of a plan
+golden.py   optional, `GoldenImage`: where what hosts fetch is put; default: sent from this machine
+access.py   optional, `access_of`: how its hosts are entered, where not by ssh
+policy.py   optional, `RULES`: what none of its resources may be
+prices.py   optional, `fetch`: its price API
+preview.py  optional, `Answers`: what its Pulumi plugin answers in a preview without an account
+catalogue.toml  optional: its host types and prices, beside the built-in ones
 """
 
 from __future__ import annotations
@@ -15,24 +16,28 @@ import functools
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from enum import StrEnum
 from importlib import import_module
+from importlib.util import find_spec
 from types import ModuleType
 from typing import Any
 
-from osgym_infra.config.readers import Reader
+from osgym_infra.config.readers import Reader, full_key, short
+from osgym_infra.errors import BadInput
+from osgym_protocol.plugins import PluginError, PluginGroup, load_plugin, plugin_names
 
 
-class Provider(StrEnum):
-    """Where hosts come from; `ssh` are machines that exist already, `local` among them."""
+class Provider(str):
+    """Name of an installed provider."""
 
-    AWS = "aws"
-    GCP = "gcp"
-    SSH = "ssh"
+    __slots__ = ()
 
     @property
     def facts(self) -> ProviderFacts:
-        """What is to be known of it."""
+        """Its facts.
+
+        Raises:
+            BadInput: its package cannot be imported.
+        """
         return _facts(self)
 
     @property
@@ -41,28 +46,39 @@ class Provider(StrEnum):
         return bool(self.facts.default_region)
 
     def part(self, name: str) -> ModuleType:
-        """Import a module of its package; what needs the provider's SDK is imported only now."""
-        return import_module(f"osgym_infra.providers.{self}.{name}")
+        """Import a module of its package; only such an import needs the SDK of its cloud."""
+        return import_module(f"{_package(self).__name__}.{name}")
+
+    def optional_part(self, name: str) -> ModuleType | None:
+        """Import a module of its package; None where the package has none of that name."""
+        return self.part(name) if find_spec(f"{_package(self).__name__}.{name}") else None
 
 
 @dataclass(frozen=True, slots=True)
 class ConfigKey:
-    """One configuration key: how its value is read, its default (`...` for required), who may use it."""
+    """One configuration key.
+
+    Attributes:
+        read: Checks and converts its value.
+        default: Its value where the configuration has none; `...` for required.
+        doc: A sentence for users.
+        providers: Providers for which it means something; the registry sets that of a provider's own keys.
+    """
 
     read: Reader
     default: Any
     doc: str
-    providers: frozenset[Provider] = frozenset(Provider)
+    providers: frozenset[Provider] = frozenset()
 
 
 @dataclass(frozen=True, slots=True)
 class SettingBeside:
-    """A setting of the cloud's own Pulumi provider that says the same as a key of ours.
+    """Setting of the cloud's own Pulumi provider that says the same as a key of ours.
 
     Attributes:
-        name: as it stands in a stack's configuration: `aws:region`.
-        key: ours.
-        variables: of the environment, that its provider reads where the configuration has none.
+        name: Name in a stack's configuration: `aws:region`.
+        key: Our key.
+        variables: Variables of the environment that its provider reads where the configuration has none.
     """
 
     name: str
@@ -72,30 +88,29 @@ class SettingBeside:
 
 @dataclass(frozen=True, slots=True)
 class ProviderFacts:
-    """What configuration, planner and commands have to know of a provider.
+    """Facts that configuration, planner and commands have to know of a provider.
 
     Attributes:
-        default_region: empty where hosts are not rented.
-        own_keys: configuration keys that only this provider has; their values are in `FleetConfig.own`.
-        has_prices: whether `prices.py` asks a price API.
-        notices: whether its hosts are told of interruptions (`osgym_host.notices`).
-        metrics_to: where its hosts publish what a group is scaled by (`osgym_host.scaling`), with `{region}`
-            where the region belongs; empty: nowhere.
-        gib_per_vcpu: what a vCPU costs in GiB of RAM.
-        needs_machines: whether its requests differ by type, so that the catalogue has to know disks and
+        default_region: Region without a configured one; empty where hosts are not rented.
+        own_keys: Configuration keys that only this provider has; their values are in `FleetConfig.own`.
+        has_prices: Whether `prices.py` asks a price API.
+        notices: Extension of the host agent (`osgym.notices`) that hears of interruptions; empty: none.
+        metrics_to: Extension of the host agent (`osgym.publishers`) to which hosts publish what a group is
+            scaled by, with `{region}` where the region belongs; empty: none.
+        gib_per_vcpu: GiB of RAM that cost as much as a vCPU.
+        needs_machines: Whether its requests differ by type, so that the catalogue has to know disks and
             network cards of every type that is planned with.
-        forms: how values of keys that all providers have look at this one: these are read after the key's own
-            reader.
-        zone_suffix: what stands in a zone's name after the region's; None where there are no zones.
-        zone_example: one of them.
-        ipv4_only: whether its hosts get IPv4 addresses only.
-        beside: settings of the cloud's own provider that must not say otherwise.
+        forms: Second readers of keys that all providers have, for values of this one.
+        zone_suffix: Part of a zone's name after the region's; None where there are no zones.
+        zone_example: Example of such a suffix.
+        ipv4_only: Whether its hosts get IPv4 addresses only.
+        beside: Settings of the cloud's own provider that must not say otherwise.
     """
 
     default_region: str = ""
     own_keys: Mapping[str, ConfigKey] = field(default_factory=dict)
     has_prices: bool = False
-    notices: bool = False
+    notices: str = ""
     metrics_to: str = ""
     gib_per_vcpu: float = 10.0
     needs_machines: bool = False
@@ -106,8 +121,51 @@ class ProviderFacts:
     beside: tuple[SettingBeside, ...] = ()
 
 
+def installed() -> tuple[Provider, ...]:
+    """All installed providers, sorted by name; none is imported."""
+    return tuple(Provider(name) for name in plugin_names(PluginGroup.PROVIDERS))
+
+
+@functools.cache
+def usable() -> tuple[Provider, ...]:
+    """Installed providers whose facts can be read; a broken one is refused when it is asked for by name."""
+    found = []
+    for provider in installed():
+        try:
+            assert provider.facts
+        except BadInput:
+            continue
+        found.append(provider)
+    return tuple(found)
+
+
+def read_provider(name: str, value: object) -> Provider:
+    """Read the name of an installed provider.
+
+    Raises:
+        BadInput: there is none of that name.
+    """
+    text = str(value).strip()
+    if text not in installed():
+        raise BadInput(full_key(name), f"{short(value)} does not fit", " | ".join(installed()))
+    return Provider(text)
+
+
+def _package(provider: Provider) -> ModuleType:
+    try:
+        found = load_plugin(PluginGroup.PROVIDERS, provider)
+    except PluginError as error:
+        raise BadInput(full_key("provider"), str(error), " | ".join(installed())) from error
+    assert isinstance(found, ModuleType)
+    return found
+
+
 @functools.cache
 def _facts(provider: Provider) -> ProviderFacts:
-    found = provider.part("facts").FACTS
+    try:
+        found = provider.part("facts").FACTS
+    except ImportError as error:
+        problem = f"the provider {provider} cannot be loaded: {error}"
+        raise BadInput(full_key("provider"), problem, "another provider, or its package repaired") from error
     assert isinstance(found, ProviderFacts)
     return found

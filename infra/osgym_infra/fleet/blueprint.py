@@ -118,7 +118,7 @@ def make_request(config: FleetConfig, profile: Profile) -> PlanRequest:
         terms=CostAssumptions(private=config.private, frames_to=frames_to(config)),
         p95_s=None if config.p95_ms is None else config.p95_ms / 1000,
         budget_usd_per_day=config.budget_usd_per_day,
-        providers=(config.provider.value,),
+        providers=(config.provider,),
         regions=(config.region,),
         markets=(config.market,),
         types=(config.host_type,) if config.host_type else (),

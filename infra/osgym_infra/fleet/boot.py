@@ -54,7 +54,7 @@ def environment(
         "OSGYM_DEVICES": "auto" if group.nvme or group.volume_gib else "none",
         "OSGYM_TOKEN_SOURCE": token_source,
         # Of every market: machines on demand are maintained and stopped too.
-        "OSGYM_NOTICES": config.provider.value if config.provider.facts.notices else "off",
+        "OSGYM_NOTICES": config.provider.facts.notices or "off",
         "OSGYM_AGENT_URI": fetched.agent_uri,
         "OSGYM_AGENT_SHA256": fetched.agent_sha256,
         "OSGYM_IMAGE_URI": fetched.image_uri,

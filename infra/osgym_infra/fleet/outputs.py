@@ -69,7 +69,7 @@ def fleet_outputs(
     return {
         "schema_version": SCHEMA_VERSION,
         "stack": stack,
-        "provider": config.provider.value,
+        "provider": str(config.provider),
         "region": config.region,
         "hosts": hosts,
         "token_secret": token_secret,

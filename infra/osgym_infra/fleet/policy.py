@@ -11,10 +11,9 @@ import gzip
 import ipaddress
 import re
 from collections.abc import Callable, Iterable, Mapping
-from importlib.util import find_spec
 from typing import Any
 
-from osgym_infra.config.providers import Provider
+from osgym_infra.config.providers import Provider, installed
 from osgym_infra.errors import OsgymInfraError
 
 SECRETS = re.compile(
@@ -58,10 +57,8 @@ def violations(kind: str, properties: Props) -> list[str]:
 
 def _rules(provider: str) -> Rules:
     """The rules of a provider's package; none for resources of others, as of our own."""
-    if provider not in set(Provider) or find_spec(f"osgym_infra.providers.{provider}.policy") is None:
-        return ()
-    rules: Rules = Provider(provider).part("policy").RULES
-    return rules
+    found = Provider(provider).optional_part("policy") if provider in installed() else None
+    return () if found is None else found.RULES
 
 
 def enforce(kind: str, name: str, properties: Props) -> None:

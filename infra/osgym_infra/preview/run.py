@@ -21,11 +21,11 @@ from typing import Any
 
 import yaml
 
-from osgym_infra.config.providers import Provider
+from osgym_infra.config.providers import usable
 
 ROOT = Path(__file__).resolve().parents[3]
-CLOUDS = tuple(provider.value for provider in Provider if provider.rents)
-EXAMPLES = tuple(ROOT / f"Pulumi.example-{provider}.yaml" for provider in Provider)
+CLOUDS = tuple(one for one in usable() if one.optional_part("preview"))
+EXAMPLES = tuple(sorted(ROOT.glob("Pulumi.example-*.yaml")))
 TIMEOUT_S = 900
 PLUGIN = """from osgym_infra.preview.fake_cloud import main
 
@@ -51,7 +51,7 @@ def copy_project(folder: Path, root: Path = ROOT, refusals: str = "") -> None:
         plugin = folder / "fakes" / name
         plugin.mkdir(parents=True)
         (plugin / "PulumiPlugin.yaml").write_text(yaml.safe_dump({"runtime": python}), "utf-8")
-        program = PLUGIN.format(name=name, root=str(root), refusals=refusals)
+        program = PLUGIN.format(name=str(name), root=str(root), refusals=refusals)
         (plugin / "__main__.py").write_text(program, "utf-8")
         plugins.append({"name": name, "path": str(plugin)})
     project |= {"runtime": python, "plugins": {"providers": plugins}}

@@ -11,13 +11,13 @@ from pathlib import Path
 from osgym_infra.catalogue.load import read
 from osgym_infra.catalogue.rows import Catalogue, HostRow
 from osgym_infra.catalogue.write import dump
-from osgym_infra.config.providers import Provider
+from osgym_infra.config.providers import Provider, usable
 from osgym_infra.errors import BadInput, OsgymInfraError, RefreshFailed
 
 Fetch = Callable[[str, datetime], Iterable[HostRow]]
 """Region and time to rows, or `RefreshFailed`."""
 
-PRICED = tuple(provider.value for provider in Provider if provider.facts.has_prices)
+PRICED = tuple(provider for provider in usable() if provider.facts.has_prices)
 
 
 def fetcher(provider: str, base: Catalogue) -> Fetch:

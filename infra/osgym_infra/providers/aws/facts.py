@@ -1,4 +1,4 @@
-"""What is to be known of AWS."""
+"""Facts of AWS."""
 
 import re
 
@@ -11,7 +11,7 @@ ARCHIVE = matching(re.compile(r"(s3|https)://\S+"), "s3:// or https://, which ho
 FACTS = ProviderFacts(
     default_region="us-east-1",
     has_prices=True,
-    notices=True,
+    notices="aws",
     metrics_to="cloudwatch:{region}",
     gib_per_vcpu=10.0,  # r8i against c8i: 0.0393 USD/vCPU-h, 0.0038 USD/GiB-h
     forms={

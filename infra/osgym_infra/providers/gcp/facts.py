@@ -1,8 +1,8 @@
-"""What is to be known of Google Cloud."""
+"""Facts of Google Cloud."""
 
 import re
 
-from osgym_infra.config.providers import ConfigKey, Provider, ProviderFacts, SettingBeside
+from osgym_infra.config.providers import ConfigKey, ProviderFacts, SettingBeside
 from osgym_infra.config.readers import matching
 
 ARCHIVE = matching(re.compile(r"(gs|https)://\S+"), "gs:// or https://, which hosts at Google Cloud can read")
@@ -19,17 +19,15 @@ FACTS = ProviderFacts(
             matching(re.compile(r"[a-z][a-z0-9-]{4,28}[a-z0-9]"), "a project id"),
             ...,
             "Google Cloud project.",
-            frozenset({Provider.GCP}),
         ),
         "billing_account": ConfigKey(
             matching(re.compile(r"[0-9A-F]{6}-[0-9A-F]{6}-[0-9A-F]{6}"), "XXXXXX-XXXXXX-XXXXXX"),
             "",
             "Billing account, to which budgets belong: needed with alert_email.",
-            frozenset({Provider.GCP}),
         ),
     },
     has_prices=True,
-    notices=True,
+    notices="gcp",
     metrics_to="gcp",
     gib_per_vcpu=7.5,  # N2
     needs_machines=True,

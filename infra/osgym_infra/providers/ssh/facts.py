@@ -1,4 +1,4 @@
-"""What is to be known of machines that exist already."""
+"""Facts of machines that exist already."""
 
 from osgym_infra.config.providers import ProviderFacts
 
