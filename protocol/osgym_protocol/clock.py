@@ -6,16 +6,18 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime, timezone
-from typing import Any
+from typing import Annotated, Any
 
-from osgym_protocol.codec import Message, WireFormatError, known_fields
+from osgym_protocol.bounds import Bounds
+from osgym_protocol.codec import Request, WireFormatError, known_fields
 from osgym_protocol.limits import MAX_CLOCK_S, MIN_CLOCK_S
 
 _START = re.compile(r"(\d{4}-\d{2}-\d{2})T(\d{2}:\d{2})(:\d{2})?Z?", re.ASCII)
+ClockTime = Annotated[str, Bounds(max_length=40)]
 
 
 @dataclass(frozen=True, slots=True)
-class ClockOptions(Message):
+class ClockOptions(Request):
     """Wall clock of a desktop that differs from its host's.
 
     Attributes:
@@ -27,7 +29,7 @@ class ClockOptions(Message):
         WireFormatError: ``start`` is not such a time.
     """
 
-    start: str
+    start: ClockTime
     frozen: bool = False
 
     def __post_init__(self) -> None:

@@ -6,13 +6,16 @@ an error that names its path.
 
 from __future__ import annotations
 
+import base64
+import binascii
 import dataclasses
 import enum
 import types
 import typing
 from collections.abc import Callable, Mapping
-from typing import Any, TypeVar
+from typing import Annotated, Any, ClassVar, TypeVar
 
+from osgym_protocol.bounds import Bounds
 from osgym_protocol.limits import MAX_JSON_DEPTH
 
 T = TypeVar("T", bound="Message")
@@ -20,7 +23,8 @@ T = TypeVar("T", bound="Message")
 Converter = Callable[[Any, str], Any]
 
 OMIT = {"omit_default": True}
-"""Metadata of a field that is left out of the JSON object while it has its default, None or False."""
+"""Metadata of a field that is left out of the JSON object while it has its default, None or False. The other
+metadata is ``{"key": …}``: the field's name in the JSON object."""
 
 
 class WireFormatError(ValueError):
@@ -44,17 +48,40 @@ class Message:
 
     @classmethod
     def field_names(cls) -> tuple[str, ...]:
-        return tuple([name for name, _ in _names_of(cls)])
+        return tuple([name for name, _, _ in _names_of(cls)])
 
     def to_dict(self) -> dict[str, Any]:
         """Return the message as a JSON object without its unset fields."""
         out: dict[str, Any] = {}
-        for name, omitted in _names_of(type(self)):
+        for name, key, omitted in _names_of(type(self)):
             value = getattr(self, name)
             if value is omitted:
                 continue
-            out[name] = value if type(value) in _ATOMS else _plain(value)
+            out[key] = value if type(value) in _ATOMS else _plain(value)
         return out
+
+    def contradiction(self) -> str | None:
+        """Return how the values of a message that was read contradict each other, or None."""
+        return None
+
+    def check_bounds(self) -> None:
+        """Check the fields whose hints have `Bounds`.
+
+        Raises:
+            WireFormatError: A value is out of its bounds or of the wrong type.
+        """
+        cls = type(self)
+        for name, converter in _bounded_fields(cls):
+            value = getattr(self, name)
+            if value is not None:
+                converter(value, f"{cls.__name__}.{name}")
+
+
+class Request(Message):
+    """Base of what clients send: hosts refuse a field that they do not know, which an answer may have."""
+
+    __slots__ = ()
+    __pydantic_config__: ClassVar[Mapping[str, Any]] = {"extra": "forbid"}
 
 
 def known_fields(raw: Any, known: tuple[str, ...], name: str) -> Mapping[str, Any]:
@@ -80,6 +107,8 @@ def _plain(value: Any) -> Any:
         return value.to_dict()
     if isinstance(value, enum.Enum):
         return value.value
+    if isinstance(value, bytes):
+        return base64.b64encode(value).decode()
     if isinstance(value, (list, tuple)):
         return [item if type(item) in _ATOMS else _plain(item) for item in value]
     if isinstance(value, Mapping):
@@ -89,20 +118,36 @@ def _plain(value: Any) -> Any:
 
 _MOST = 2**63
 """Bound of numbers, since JSON has none of its own."""
-_NAMES: dict[type[Message], tuple[tuple[str, Any], ...]] = {}
-"""Fields of each message, each with the value for which it is left out, or with `_NEVER`."""
+_NAMES: dict[type[Message], tuple[tuple[str, str, Any], ...]] = {}
+"""Fields of each message: name, key in JSON, and the value that the field is left out for, or `_NEVER`."""
 _NEVER = object()
 _CONVERTERS: dict[type[Message], Converter] = {}
+_BOUNDED: dict[type[Message], tuple[tuple[str, Converter], ...]] = {}
 
 
-def _names_of(cls: type[Message]) -> tuple[tuple[str, Any], ...]:
+def _names_of(cls: type[Message]) -> tuple[tuple[str, str, Any], ...]:
     names = _NAMES.get(cls)
     if names is None:
         fields = dataclasses.fields(typing.cast(Any, cls))
         names = _NAMES[cls] = tuple(
-            (f.name, f.default if f.metadata.get("omit_default") else _NEVER) for f in fields
+            (f.name, f.metadata.get("key", f.name), f.default if f.metadata.get("omit_default") else _NEVER)
+            for f in fields
         )
     return names
+
+
+def _bounded_fields(cls: type[Message]) -> tuple[tuple[str, Converter], ...]:
+    bounded = _BOUNDED.get(cls)
+    if bounded is None:
+        hints = typing.get_type_hints(cls, include_extras=True)
+        found = ((name, hint) for name, hint in hints.items() if _has_bounds(hint))
+        bounded = _BOUNDED[cls] = tuple((name, _converter(hint)) for name, hint in found)
+    return bounded
+
+
+def _has_bounds(hint: Any) -> bool:
+    own = any(isinstance(extra, Bounds) for extra in getattr(hint, "__metadata__", ()))
+    return own or any(map(_has_bounds, typing.get_args(hint)))
 
 
 def _converter_of(cls: type[Message]) -> Converter:
@@ -113,12 +158,13 @@ def _converter_of(cls: type[Message]) -> Converter:
 
 
 def _message_converter(cls: Any) -> Converter:
-    hints = typing.get_type_hints(cls)
-    plan: list[tuple[str, bool, Converter, frozenset[type]]] = []
+    hints = typing.get_type_hints(cls, include_extras=True)
+    plan: list[tuple[str, str, bool, Converter, frozenset[type]]] = []
     for field in dataclasses.fields(cls):
         required = field.default is dataclasses.MISSING and field.default_factory is dataclasses.MISSING
         hint = hints[field.name]
-        plan.append((field.name, required, _converter(hint), _taken_as_they_are(hint)))
+        key = field.metadata.get("key", field.name)
+        plan.append((field.name, key, required, _converter(hint), _taken_as_they_are(hint)))
 
     def convert(data: Any, path: str) -> Any:
         if type(data) is not dict and not isinstance(
@@ -126,14 +172,18 @@ def _message_converter(cls: Any) -> Converter:
         ):  # an ABC's check takes five times as long
             raise WireFormatError(f"{path}: expected an object, got {type(data).__name__}")
         values = {}
-        for name, required, converter, plain in plan:
-            if name in data:
-                value = data[name]
-                values[name] = value if type(value) in plain else converter(value, f"{path}.{name}")
+        for name, key, required, converter, plain in plan:
+            if key in data:
+                value = data[key]
+                values[name] = value if type(value) in plain else converter(value, f"{path}.{key}")
             elif required:
-                raise WireFormatError(f"{path}.{name}: missing")
-        return cls(**values)
+                raise WireFormatError(f"{path}.{key}: missing")
+        message = cls(**values)
+        if may_contradict and (problem := message.contradiction()):
+            raise WireFormatError(f"{path}: {problem}")
+        return message
 
+    may_contradict = cls.contradiction is not Message.contradiction
     return convert
 
 
@@ -142,6 +192,8 @@ def _converter(hint: Any) -> Converter:
     if hint is Any:
         return _anything
     origin, args = typing.get_origin(hint), typing.get_args(hint)
+    if origin is Annotated:
+        return _bounded(_converter(args[0]), [extra for extra in args[1:] if isinstance(extra, Bounds)])
     if origin in (typing.Union, types.UnionType):
         return _optional([arg for arg in args if arg is not type(None)], type(None) in args)
     if origin is tuple:
@@ -159,6 +211,8 @@ def _converter(hint: Any) -> Converter:
             return _integer
         if hint is str:
             return _text
+        if hint is bytes:
+            return _base64
         return _scalar(hint)
     raise TypeError(f"no wire conversion for {hint!r}")
 
@@ -168,6 +222,17 @@ def _taken_as_they_are(hint: Any) -> frozenset[type]:
     union = typing.get_origin(hint) in (typing.Union, types.UnionType)
     hints = typing.get_args(hint) if union else (hint,)
     return frozenset(kind for kind in (bool, type(None)) if kind in hints)
+
+
+def _bounded(inner: Converter, bounds: list[Bounds]) -> Converter:
+    def convert(value: Any, path: str) -> Any:
+        value = inner(value, path)
+        for bound in bounds:
+            if problem := bound.problem(value):
+                raise WireFormatError(f"{path} {problem}")
+        return value
+
+    return convert if bounds else inner
 
 
 def _optional(choices: list[Any], nullable: bool) -> Converter:
@@ -260,6 +325,13 @@ def _text(value: Any, path: str) -> str:
         except UnicodeEncodeError as exc:
             raise WireFormatError(f"{path}: the text cannot be encoded") from exc
     return value
+
+
+def _base64(value: Any, path: str) -> bytes:
+    try:
+        return base64.b64decode(_text(value, path), validate=True)
+    except (binascii.Error, ValueError) as exc:
+        raise WireFormatError(f"{path}: not base64") from exc
 
 
 def _anything(value: Any, path: str, depth: int = 0) -> Any:

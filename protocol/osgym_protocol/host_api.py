@@ -4,14 +4,26 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Annotated, Any
 
-from osgym_protocol.codec import OMIT, Message
+from osgym_protocol.bounds import Actions, Bounds, Count, DurationMs, Id, Seconds, Seq, Ttl
+from osgym_protocol.codec import OMIT, Message, Request
 from osgym_protocol.codes import Done, ErrorClass, Evidence
 from osgym_protocol.episode_options import EpisodeOptions
-from osgym_protocol.limits import DEFAULT_FORK_WAIT_S
+from osgym_protocol.limits import (
+    DEFAULT_FORK_WAIT_S,
+    MAX_BATCH_STEPS,
+    MAX_CHECKPOINT_TTL_S,
+    MAX_CHILDREN,
+    MAX_DRAIN_S,
+    MAX_NOTE_CHARS,
+    MAX_RENEWED_LEASES,
+)
 from osgym_protocol.observation import ErrorInfo, Observation
 from osgym_protocol.options import ObserveOptions, SettleOptions
+from osgym_protocol.telemetry import TRACEPARENT
+
+_CheckpointTtl = Annotated[float, Bounds(gt=0, le=MAX_CHECKPOINT_TTL_S)]
 
 LEASE_HEADER = "OSGym-Lease"
 CLIENT_HEADER = "OSGym-Client"
@@ -49,7 +61,7 @@ class ParentInfo(Message):
 class CreateRequest(EpisodeOptions):
     """``POST /v1/episodes``. Repeating ``request_id`` gives the same episode."""
 
-    request_id: str
+    request_id: Id
 
     @classmethod
     def of(cls, request_id: str, options: EpisodeOptions) -> CreateRequest:
@@ -97,38 +109,32 @@ class CreateAnswer(Message):
 
 
 @dataclass(frozen=True, slots=True)
-class StepRequest(Message):
+class StepRequest(Request):
     """``POST /v1/episodes/{id}/step``; ``seq`` counts from 1, and a repeated one acts only once."""
 
-    lease: str
-    seq: int
-    actions: tuple[Any, ...]
+    lease: Id
+    seq: Seq
+    actions: Actions
     settle: SettleOptions | None = field(default=None, metadata=OMIT)
     observe: ObserveOptions | None = field(default=None, metadata=OMIT)
-    traceparent: str | None = field(default=None, metadata=OMIT)
-    note: str | None = field(default=None, metadata=OMIT)
-    """Words of the policy for the trajectory: at most ``MAX_NOTE_CHARS``."""
+    traceparent: Annotated[str, Bounds(pattern=TRACEPARENT)] | None = field(default=None, metadata=OMIT)
+    """Span that the spans of this step are children of."""
+    note: Annotated[str, Bounds(max_length=MAX_NOTE_CHARS)] | None = field(default=None, metadata=OMIT)
+    """Words of the policy, kept in the trajectory."""
 
 
-@dataclass(frozen=True, slots=True)
-class BatchStepItem(Message):
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BatchStepItem(StepRequest):
     """One step of ``POST /v1/steps``."""
 
-    episode_id: str
-    lease: str
-    seq: int
-    actions: tuple[Any, ...]
-    settle: SettleOptions | None = field(default=None, metadata=OMIT)
-    observe: ObserveOptions | None = field(default=None, metadata=OMIT)
-    traceparent: str | None = field(default=None, metadata=OMIT)
-    note: str | None = field(default=None, metadata=OMIT)
+    episode_id: Id
 
 
 @dataclass(frozen=True, slots=True)
-class BatchStepRequest(Message):
+class BatchStepRequest(Request):
     """``POST /v1/steps``."""
 
-    steps: tuple[BatchStepItem, ...]
+    steps: Annotated[tuple[BatchStepItem, ...], Bounds(min_length=1, max_length=MAX_BATCH_STEPS)]
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,27 +154,27 @@ class StepAnswer(Message):
 
 
 @dataclass(frozen=True, slots=True)
-class EpisodeCall(Message):
-    """Body of calls that carry the lease only (evaluate)."""
+class EpisodeCall(Request):
+    """Body of calls on an episode that have no arguments (``evaluate``, ``windows``)."""
 
-    lease: str
+    lease: Id
 
 
 @dataclass(frozen=True, slots=True)
-class ObserveRequest(Message):
+class ObserveRequest(Request):
     """``POST /v1/episodes/{id}/observe``."""
 
-    lease: str
+    lease: Id
     observe: ObserveOptions | None = field(default=None, metadata=OMIT)
 
 
 @dataclass(frozen=True, slots=True)
-class FinalRequest(Message):
+class FinalRequest(Request):
     """``POST /v1/episodes/{id}/final``."""
 
-    lease: str
-    seq: int
-    timeout_ms: float
+    lease: Id
+    seq: Seq
+    timeout_ms: DurationMs
     observe: ObserveOptions | None = field(default=None, metadata=OMIT)
 
 
@@ -192,10 +198,10 @@ class EvaluationAnswer(Message):
 
 
 @dataclass(frozen=True, slots=True)
-class RenewRequest(Message):
+class RenewRequest(Request):
     """``POST /v1/leases/renew``."""
 
-    leases: tuple[str, ...]
+    leases: Annotated[tuple[Id, ...], Bounds(max_length=MAX_RENEWED_LEASES)]
 
 
 @dataclass(frozen=True, slots=True)
@@ -283,18 +289,18 @@ class EpisodeState(Message):
 
 
 @dataclass(frozen=True, slots=True)
-class ForkRequest(Message):
+class ForkRequest(Request):
     """``POST /v1/episodes/{id}/fork``. Repeating ``request_id`` gives the same children."""
 
-    request_id: str
-    lease: str
-    count: int
-    lease_ttl_s: float | None = field(default=None, metadata=OMIT)
-    """Lease time of the children; the parent's unless set."""
-    max_steps: int | None = field(default=None, metadata=OMIT)
-    """Number of steps, counted from the parent's first step; the parent's unless set."""
-    wait_s: float = DEFAULT_FORK_WAIT_S
-    """Longest wait for room for all children."""
+    request_id: Id
+    lease: Id
+    count: Annotated[int, Bounds(ge=1, le=MAX_CHILDREN, strict=True)]
+    lease_ttl_s: Ttl | None = field(default=None, metadata=OMIT)
+    """Time to live of the children's leases; None gives them the parent's."""
+    max_steps: Count | None = field(default=None, metadata=OMIT)
+    """Number of steps, counted from the parent's first, after which children end; None gives the parent's."""
+    wait_s: Seconds = DEFAULT_FORK_WAIT_S
+    """Longest wait for replicas for all children."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -321,14 +327,14 @@ class ForkAnswer(Message):
 
 
 @dataclass(frozen=True, slots=True)
-class CheckpointRequest(Message):
+class CheckpointRequest(Request):
     """``POST /v1/episodes/{id}/checkpoint``. Without ``keep`` it is deleted with the episode's lease."""
 
-    request_id: str
-    lease: str
+    request_id: Id
+    lease: Id
     keep: bool = False
-    ttl_s: float | None = field(default=None, metadata=OMIT)
-    """Seconds until it is deleted; without it never, or with the lease."""
+    ttl_s: _CheckpointTtl | None = field(default=None, metadata=OMIT)
+    """Time after which the host deletes the checkpoint; None sets no such time."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -355,3 +361,40 @@ class CheckpointList(Message):
     checkpoints: tuple[CheckpointInfo, ...]
     used_mib: float
     max_mib: int
+
+
+@dataclass(frozen=True, slots=True)
+class InterveneRequest(Request):
+    """``POST /v1/replicas/{id}/intervene``: what a person does between two steps of the policy."""
+
+    session: Id
+    """Name that the person's page makes up; ``seq`` counts from 1 in each."""
+    seq: Seq
+    actions: Actions
+    settle: SettleOptions | None = field(default=None, metadata=OMIT)
+    observe: ObserveOptions | None = field(default=None, metadata=OMIT)
+
+
+@dataclass(frozen=True, slots=True)
+class ReplicaForkRequest(Request):
+    """``POST /v1/replicas/{id}/fork``: one child, for a person."""
+
+    request_id: Id
+    lease_ttl_s: Ttl | None = field(default=None, metadata=OMIT)
+    wait_s: Seconds = DEFAULT_FORK_WAIT_S
+
+
+@dataclass(frozen=True, slots=True)
+class ReplicaCheckpointRequest(Request):
+    """``POST /v1/replicas/{id}/checkpoint``: a checkpoint that is kept."""
+
+    request_id: Id
+    ttl_s: _CheckpointTtl | None = field(default=None, metadata=OMIT)
+
+
+@dataclass(frozen=True, slots=True)
+class DrainRequest(Request):
+    """``POST /v1/drain``."""
+
+    deadline_s: Annotated[float, Bounds(ge=0, le=MAX_DRAIN_S)] | None = field(default=None, metadata=OMIT)
+    """Time until episodes that are still open end; None waits for their clients to end them."""

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, TypeVar
+from typing import Annotated, Any, ClassVar, TypeVar
 
-from osgym_protocol.codec import OMIT, Message, WireFormatError, known_fields
+from osgym_protocol.bounds import Bounds, DurationMs
+from osgym_protocol.codec import OMIT, Message, Request, WireFormatError, known_fields
 from osgym_protocol.codes import ImageFormat, SettlePolicy
 from osgym_protocol.limits import (
-    MAX_DURATION_MS,
     MAX_HASH_CHARS,
     MAX_IMAGE_QUALITY,
     MAX_IMAGE_SIDE_PX,
@@ -17,10 +18,13 @@ from osgym_protocol.limits import (
 )
 
 _M = TypeVar("_M", bound=Message)
+_ImageSide = Annotated[int, Bounds(ge=1, le=MAX_IMAGE_SIDE_PX)]
+_ScreenSide = Annotated[int, Bounds(ge=1, le=MAX_SCREEN_SIDE_PX)]
+_ScreenOffset = Annotated[int, Bounds(ge=0, le=MAX_SCREEN_SIDE_PX)]
 
 
 @dataclass(frozen=True, slots=True)
-class SettleOptions(Message):
+class SettleOptions(Request):
     """Wait for the screen after the actions; unset fields have the policy's values.
 
     Every policy but `fixed` ends after `max_ms`, 5,000 by default. `certain` reports in the observation's
@@ -31,20 +35,26 @@ class SettleOptions(Message):
     """
 
     policy: SettlePolicy = SettlePolicy.EXACT
-    quiet_ms: float | None = field(default=None, metadata=OMIT)
-    max_ms: float | None = field(default=None, metadata=OMIT)
-    pause_ms: float | None = field(default=None, metadata=OMIT)
+    quiet_ms: Annotated[float, Bounds(ge=0, le=MAX_QUIET_MS)] | None = field(default=None, metadata=OMIT)
+    max_ms: DurationMs | None = field(default=None, metadata=OMIT)
+    pause_ms: DurationMs | None = field(default=None, metadata=OMIT)
+
+    __pydantic_config__: ClassVar[Mapping[str, Any]] = {
+        "extra": "forbid",
+        "json_schema_extra": {
+            "if": {"properties": {"policy": {"const": "fixed"}}, "required": ["policy"]},
+            "then": {"properties": {"pause_ms": {"type": "number"}}, "required": ["pause_ms"]},
+        },
+    }
 
     def __post_init__(self) -> None:
-        check_number(self.quiet_ms, "settle.quiet_ms", 0, MAX_QUIET_MS)
-        check_number(self.max_ms, "settle.max_ms", 0, MAX_DURATION_MS)
-        check_number(self.pause_ms, "settle.pause_ms", 0, MAX_DURATION_MS)
+        self.check_bounds()
         if self.policy is SettlePolicy.FIXED and self.pause_ms is None:
             raise WireFormatError("settle.policy fixed needs pause_ms")
 
 
 @dataclass(frozen=True, slots=True)
-class ObserveOptions(Message):
+class ObserveOptions(Request):
     """Image to send; ``size`` is ``(width, height)``, ``region`` is ``(x, y, width, height)`` px.
 
     Raises:
@@ -52,21 +62,15 @@ class ObserveOptions(Message):
     """
 
     format: ImageFormat = ImageFormat.PNG
-    quality: int | None = field(default=None, metadata=OMIT)
-    size: tuple[int, int] | None = field(default=None, metadata=OMIT)
-    region: tuple[int, int, int, int] | None = field(default=None, metadata=OMIT)
-    unless_hash: str | None = field(default=None, metadata=OMIT)
+    quality: Annotated[int, Bounds(ge=1, le=MAX_IMAGE_QUALITY)] | None = field(default=None, metadata=OMIT)
+    size: tuple[_ImageSide, _ImageSide] | None = field(default=None, metadata=OMIT)
+    region: tuple[_ScreenOffset, _ScreenOffset, _ScreenSide, _ScreenSide] | None = field(
+        default=None, metadata=OMIT
+    )
+    unless_hash: Annotated[str, Bounds(max_length=MAX_HASH_CHARS)] | None = field(default=None, metadata=OMIT)
 
     def __post_init__(self) -> None:
-        check_number(self.quality, "observe.quality", 1, MAX_IMAGE_QUALITY)
-        for side in self.size or ():
-            check_number(side, "observe.size", 1, MAX_IMAGE_SIDE_PX)
-        if self.region is not None:
-            for offset, side in zip(self.region[:2], self.region[2:], strict=True):
-                check_number(offset, "observe.region", 0, MAX_SCREEN_SIDE_PX)
-                check_number(side, "observe.region", 1, MAX_SCREEN_SIDE_PX)
-        if self.unless_hash is not None and len(self.unless_hash) > MAX_HASH_CHARS:
-            raise WireFormatError(f"observe.unless_hash has more than {MAX_HASH_CHARS} characters")
+        self.check_bounds()
 
     def image_size(self, screen: tuple[int, int]) -> tuple[int, int]:
         """Return width and height of the image."""

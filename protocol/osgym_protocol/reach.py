@@ -9,9 +9,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Annotated, Any
 
-from osgym_protocol.codec import OMIT, Message
+from osgym_protocol.bounds import Bounds, Id
+from osgym_protocol.codec import OMIT, Message, Request
 from osgym_protocol.codes import TextEnum
 from osgym_protocol.limits import (
     DEFAULT_A11Y_BYTES,
@@ -20,9 +21,24 @@ from osgym_protocol.limits import (
     DEFAULT_FRAMES_PER_S,
     DEFAULT_READ_BYTES,
     DEFAULT_RECORD_S,
-    MAX_BLOB_BYTES,
+    MAX_A11Y_BYTES,
+    MAX_A11Y_S,
+    MAX_COMMAND_BYTES,
+    MAX_COMMAND_S,
+    MAX_COMMAND_WORDS,
+    MAX_FRAMES_PER_S,
+    MAX_PATH_CHARS,
     MAX_REACH_ARGUMENT_CHARS,
+    MAX_READ_BYTES,
+    MAX_RECORD_S,
+    MAX_STDIN_BYTES,
 )
+
+_Path = Annotated[str, Bounds(min_length=1, max_length=MAX_PATH_CHARS)]
+_Word = Annotated[str, Bounds(max_length=MAX_COMMAND_BYTES)]
+_Words = Annotated[tuple[_Word, ...], Bounds(min_length=1, max_length=MAX_COMMAND_WORDS)]
+_Environment = Annotated[Mapping[str, _Word], Bounds(max_length=MAX_COMMAND_WORDS)]
+_Base64 = Annotated[str, Bounds(max_length=MAX_STDIN_BYTES // 3 * 4 + 8)]
 
 
 class ReachKind(TextEnum):
@@ -38,21 +54,21 @@ class ReachKind(TextEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class ExecuteRequest(Message):
+class ExecuteRequest(Request):
     """``POST /v1/episodes/{id}/execute``. A repeated ``request_id`` runs nothing a second time."""
 
-    request_id: str
-    lease: str
-    command: tuple[str, ...]
+    request_id: Id
+    lease: Id
+    command: _Words
     """Program and its arguments; with ``shell`` the script, and its arguments."""
     shell: bool = False
-    timeout_s: float = DEFAULT_COMMAND_S
+    timeout_s: Annotated[float, Bounds(ge=0.1, le=MAX_COMMAND_S)] = DEFAULT_COMMAND_S
     """Deadline at which it is killed, with its process group."""
-    cwd: str | None = field(default=None, metadata=OMIT)
+    cwd: _Path | None = field(default=None, metadata=OMIT)
     """Working directory; the user's home unless set."""
-    env: Mapping[str, str] | None = field(default=None, metadata=OMIT)
+    env: _Environment | None = field(default=None, metadata=OMIT)
     """Variables that override the desktop's own environment."""
-    stdin_base64: str | None = field(default=None, metadata=OMIT)
+    stdin_base64: _Base64 | None = field(default=None, metadata=OMIT)
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,15 +95,15 @@ class CommandResult(Message):
 
 
 @dataclass(frozen=True, slots=True)
-class ReadFileRequest(Message):
+class ReadFileRequest(Request):
     """``POST /v1/episodes/{id}/file``.
 
     The path is taken as it is; ``~/`` and relative paths are below the home.
     """
 
-    lease: str
-    path: str
-    max_bytes: int = DEFAULT_READ_BYTES
+    lease: Id
+    path: _Path
+    max_bytes: Annotated[int, Bounds(ge=1, le=MAX_READ_BYTES)] = DEFAULT_READ_BYTES
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,13 +114,13 @@ class FileAnswer(Message):
 
 
 @dataclass(frozen=True, slots=True)
-class A11yRequest(Message):
+class A11yRequest(Request):
     """``POST /v1/episodes/{id}/a11y``."""
 
-    lease: str
-    timeout_s: float = DEFAULT_A11Y_S
+    lease: Id
+    timeout_s: Annotated[float, Bounds(ge=0.1, le=MAX_A11Y_S)] = DEFAULT_A11Y_S
     """Deadline of each application; what was not read by then is marked."""
-    max_bytes: int = DEFAULT_A11Y_BYTES
+    max_bytes: Annotated[int, Bounds(ge=1024, le=MAX_A11Y_BYTES)] = DEFAULT_A11Y_BYTES
 
 
 @dataclass(frozen=True, slots=True)
@@ -157,22 +173,22 @@ class WindowsAnswer(Message):
 
 
 @dataclass(frozen=True, slots=True)
-class RecordRequest(Message):
+class RecordRequest(Request):
     """``POST /v1/episodes/{id}/record/start``: one recording at a time; it ends by itself at its bounds."""
 
-    lease: str
-    recording_id: str
-    max_s: float = DEFAULT_RECORD_S
-    max_bytes: int = MAX_BLOB_BYTES
-    frames_per_s: int = DEFAULT_FRAMES_PER_S
+    lease: Id
+    recording_id: Id
+    max_s: Annotated[float, Bounds(ge=1, le=MAX_RECORD_S)] = DEFAULT_RECORD_S
+    max_bytes: Annotated[int, Bounds(ge=65536, le=MAX_READ_BYTES)] = MAX_READ_BYTES
+    frames_per_s: Annotated[int, Bounds(ge=1, le=MAX_FRAMES_PER_S)] = DEFAULT_FRAMES_PER_S
 
 
 @dataclass(frozen=True, slots=True)
-class RecordEndRequest(Message):
+class RecordEndRequest(Request):
     """``POST /v1/episodes/{id}/record/end``: the answer is a record, its blob the MP4. May be repeated."""
 
-    lease: str
-    recording_id: str
+    lease: Id
+    recording_id: Id
 
 
 @dataclass(frozen=True, slots=True)

@@ -178,7 +178,7 @@ async def test_the_committed_openapi_is_true(service: Service) -> None:
         "GET /screenshot",
     } <= calls
     step = schema["paths"]["/v1/episodes/{episode_id}/step"]["post"]
-    assert step["requestBody"]["content"]["application/json"]["schema"]["$ref"].endswith("StepBody")
+    assert step["requestBody"]["content"]["application/json"]["schema"]["$ref"].endswith("StepRequest")
     assert wire.RECORDS_TYPE in step["responses"]["200"]["content"]
 
 

@@ -9,18 +9,18 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from pydantic import ValidationError
+from pydantic import TypeAdapter, ValidationError
 
 from osgym_host.actions import BadAction
 from osgym_host.actions import parse_actions as host_actions
-from osgym_host.api import models
 from osgym_protocol import limits
 from osgym_protocol.actions import BUTTONS, InvalidAction, Op, op_of
 from osgym_protocol.actions import parse_actions as guest_actions
 from osgym_protocol.codec import WireFormatError
 from osgym_protocol.codes import ImageFormat, SettlePolicy
+from osgym_protocol.host_api import CreateRequest, ForkRequest, StepRequest
 from osgym_protocol.keysyms import ALIASES, KEYSYMS, MODIFIERS
-from osgym_protocol.options import parse_observe, parse_settle
+from osgym_protocol.options import ObserveOptions, SettleOptions, parse_observe, parse_settle
 
 SCREEN = (1920, 1080)
 PIXELS = {"x": st.integers(0, SCREEN[0] - 1), "y": st.integers(0, SCREEN[1] - 1)}
@@ -116,8 +116,8 @@ def from_schema(schema: Mapping[str, Any]) -> Any:
 
 def _schemas() -> dict[str, Any]:
     found: dict[str, Any] = {}
-    for kind in (models.SettleBody, models.ObserveBody):
-        schema = kind.model_json_schema(ref_template="#/{model}")
+    for kind in (SettleOptions, ObserveOptions):
+        schema = TypeAdapter(kind).json_schema(ref_template="#/{model}")
         found |= schema.pop("$defs", {})
         found[kind.__name__] = schema
     return found
@@ -126,10 +126,13 @@ def _schemas() -> dict[str, Any]:
 SCHEMAS = _schemas()
 
 
-def host_body(**fields: Any) -> models.StepBody:
+STEP_BODY = TypeAdapter(StepRequest)
+
+
+def host_body(**fields: Any) -> StepRequest:
     """Read a step's body as the host does."""
     body = {"lease": "l", "seq": 1, "actions": [], **fields}
-    return models.StepBody.model_validate_json(json.dumps(body))
+    return STEP_BODY.validate_json(json.dumps(body))
 
 
 def on_the_way(value: Any) -> Any:
@@ -175,11 +178,11 @@ def test_whatever_waits_counts_for_what_a_step_may_wait(action: dict[str, Any]) 
         guest_actions([long, long], SCREEN)
 
 
-@given(from_schema(SCHEMAS["SettleBody"]), from_schema(SCHEMAS["ObserveBody"]))
+@given(from_schema(SCHEMAS["SettleOptions"]), from_schema(SCHEMAS["ObserveOptions"]))
 def test_options_that_openapi_admits_are_taken(settle: dict[str, Any], observe: dict[str, Any]) -> None:
     """By the host, and of what it sends on by the guest, without a change."""
     body = host_body(settle=settle, observe=observe)
-    waits, looks = models.settle_options(body.settle), models.observe_options(body.observe)
+    waits, looks = body.settle, body.observe
     assert waits is not None and looks is not None
     assert parse_settle(on_the_way(waits.to_dict())) == waits
     assert parse_observe(on_the_way(looks.to_dict())) == looks
@@ -210,13 +213,13 @@ def test_options_that_the_host_refuses_the_guest_refuses(
 
 def test_openapi_has_the_limits_of_the_protocol() -> None:
     """The numbers of the description are those of the one table."""
-    settle, observe = SCHEMAS["SettleBody"]["properties"], SCHEMAS["ObserveBody"]["properties"]
+    settle, observe = SCHEMAS["SettleOptions"]["properties"], SCHEMAS["ObserveOptions"]["properties"]
     assert settle["quiet_ms"]["anyOf"][0]["maximum"] == limits.MAX_QUIET_MS
     assert settle["max_ms"]["anyOf"][0]["maximum"] == limits.MAX_DURATION_MS
     assert observe["size"]["anyOf"][0]["prefixItems"][0]["maximum"] == limits.MAX_IMAGE_SIDE_PX
-    fork = models.ForkBody.model_json_schema()["properties"]
+    fork = TypeAdapter(ForkRequest).json_schema()["properties"]
     assert fork["count"]["maximum"] == limits.MAX_CHILDREN
-    create = models.CreateBody.model_json_schema()["properties"]
+    create = TypeAdapter(CreateRequest).json_schema()["properties"]
     assert create["lease_ttl_s"]["default"] == limits.DEFAULT_LEASE_TTL_S
     assert create["wait_s"]["default"] == limits.DEFAULT_WAIT_S
 

@@ -8,13 +8,10 @@ from fastapi import APIRouter, Response
 from fastapi.responses import JSONResponse, StreamingResponse
 from starlette.requests import Request
 
-from osgym_host.api import models
 from osgym_host.api.answers import ERRORS, json_answer
 from osgym_host.api.backend import Backend
 from osgym_host.api.raw import RawRoute, cancel_on_disconnect
 from osgym_host.api.security import client_of, sender_of
-from osgym_host.episodes.checkpoints import CheckpointSpec
-from osgym_host.episodes.forks import ForkSpec
 from osgym_protocol import host_api
 
 BYTES_TYPE = "application/octet-stream"
@@ -34,27 +31,22 @@ def _episode_routes(backend: Backend) -> APIRouter:
     router = APIRouter(route_class=RawRoute, tags=["branching"])
 
     @router.post("/episodes/{episode_id}/fork", responses=json_answer(host_api.ForkAnswer))
-    async def fork(episode_id: str, body: models.ForkBody, request: Request) -> Response:
+    async def fork(episode_id: str, body: host_api.ForkRequest, request: Request) -> Response:
         """Make children that go on where the episode is, all of them or none.
 
         Waits for a running step. Repeating `request_id` gives the same children.
         """
-        spec = ForkSpec(
-            body.count, body.lease_ttl_s, body.max_steps, body.wait_s, client=client_of(request.scope)
-        )
-        work = backend.requests.fork(body.request_id, episode_id, body.lease, spec, sender_of(request.scope))
+        client, sender = client_of(request.scope), sender_of(request.scope)
+        work = backend.requests.fork(episode_id, body, client, sender)
         return JSONResponse((await cancel_on_disconnect(request, work)).to_dict())
 
     @router.post("/episodes/{episode_id}/checkpoint", responses=json_answer(host_api.CheckpointInfo))
-    async def checkpoint(episode_id: str, body: models.CheckpointBody, request: Request) -> Response:
+    async def checkpoint(episode_id: str, body: host_api.CheckpointRequest, request: Request) -> Response:
         """Take a checkpoint; without `keep` it goes with the episode's lease.
 
         Waits for a running step. Repeating `request_id` gives the same checkpoint.
         """
-        spec = CheckpointSpec(body.keep, body.ttl_s)
-        work = backend.requests.checkpoint(
-            body.request_id, episode_id, body.lease, spec, sender_of(request.scope)
-        )
+        work = backend.requests.checkpoint(episode_id, body, sender_of(request.scope))
         return JSONResponse((await cancel_on_disconnect(request, work)).to_dict())
 
     return router

@@ -67,7 +67,10 @@ async def _invalid(request: Request, error: Exception) -> Response:
 
 
 def _problem(error: dict[str, Any]) -> dict[str, Any]:
-    return {"loc": list(error.get("loc", ())), "msg": error.get("msg", ""), "type": error.get("type", "")}
+    kind, text = error.get("type", ""), error.get("msg", "")
+    if kind == "unexpected_keyword_argument":  # pydantic's words for an unknown field of a dataclass
+        kind, text = "extra_forbidden", "Extra inputs are not permitted"
+    return {"loc": list(error.get("loc", ())), "msg": text, "type": kind}
 
 
 def _sentence(problems: Sequence[dict[str, Any]]) -> str:

@@ -8,7 +8,6 @@ from fastapi import APIRouter, Response
 from fastapi.responses import JSONResponse
 from starlette.requests import Request
 
-from osgym_host.api import models
 from osgym_host.api.answers import ERRORS, json_answer
 from osgym_host.api.backend import Backend
 from osgym_host.api.security import caller_of
@@ -58,7 +57,7 @@ def _drain_routes(backend: Backend) -> APIRouter:
     host = backend.host
 
     @router.post("/drain", responses=json_answer(host_api.HostState))
-    async def drain(request: Request, body: models.DrainBody | None = None) -> Response:
+    async def drain(request: Request, body: host_api.DrainRequest | None = None) -> Response:
         """Empty the host: no new episodes; those still open end shortly before `deadline_s` are over.
 
         Without `deadline_s` they end when their clients end them. Asking again replaces the deadline.

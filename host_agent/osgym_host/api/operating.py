@@ -6,13 +6,10 @@ from fastapi import APIRouter, Response
 from fastapi.responses import JSONResponse
 from starlette.requests import Request
 
-from osgym_host.api import models
 from osgym_host.api.answers import json_answer, record_answer
 from osgym_host.api.backend import Backend
 from osgym_host.api.raw import RawRoute, RecordResponse, cancel_on_disconnect
 from osgym_host.api.security import caller_of, client_of, sender_of
-from osgym_host.episodes.checkpoints import CheckpointSpec
-from osgym_host.episodes.forks import ForkSpec
 from osgym_protocol import host_api
 
 
@@ -22,50 +19,38 @@ def make_router(backend: Backend) -> APIRouter:
     interventions, requests = backend.interventions, backend.requests
 
     @router.post("/replicas/{replica_id}/intervene", responses=record_answer(host_api.StepAnswer))
-    async def intervene(replica_id: str, body: models.InterveneBody, request: Request) -> Response:
+    async def intervene(replica_id: str, body: host_api.InterveneRequest, request: Request) -> Response:
         """Act between two steps of the policy; its trajectory says so, and its reward is not for training.
 
         `seq` counts from 1 in each `session`; the last one again acts no second time.
         """
-        settle, observe = models.settle_options(body.settle), models.observe_options(body.observe)
-        return RecordResponse(
-            await interventions.act(
-                replica_id,
-                body.session,
-                body.seq,
-                body.actions,
-                settle,
-                observe,
-                by=caller_of(request.scope)[1],
-            )
-        )
+        return RecordResponse(await interventions.act(replica_id, body, by=caller_of(request.scope)[1]))
 
     @router.post("/replicas/{replica_id}/fork", responses=json_answer(host_api.ForkAnswer))
-    async def fork(replica_id: str, body: models.CopyBody, request: Request) -> Response:
+    async def fork(replica_id: str, body: host_api.ReplicaForkRequest, request: Request) -> Response:
         """Make one child that goes on where the desktop is, for a person: of no run, with no bound of steps.
 
         Repeating `request_id` gives the same child.
         """
         parent = interventions.episode_on(replica_id)
-        spec = ForkSpec(
-            1, body.lease_ttl_s, wait_s=body.wait_s, client=client_of(request.scope), for_person=True
+        asked = host_api.ForkRequest(
+            body.request_id, parent.lease.token, 1, body.lease_ttl_s, wait_s=body.wait_s
         )
-        work = requests.fork(
-            body.request_id, parent.episode_id, parent.lease.token, spec, sender_of(request.scope)
-        )
+        client, sender = client_of(request.scope), sender_of(request.scope)
+        work = requests.fork(parent.episode_id, asked, client, sender, for_person=True)
         return JSONResponse((await cancel_on_disconnect(request, work)).to_dict())
 
     @router.post("/replicas/{replica_id}/checkpoint", responses=json_answer(host_api.CheckpointInfo))
-    async def checkpoint(replica_id: str, body: models.KeepBody, request: Request) -> Response:
+    async def checkpoint(
+        replica_id: str, body: host_api.ReplicaCheckpointRequest, request: Request
+    ) -> Response:
         """Take a checkpoint that is kept until its `ttl_s` is over or somebody deletes it.
 
         Repeating `request_id` gives the same checkpoint.
         """
         episode = interventions.episode_on(replica_id)
-        spec = CheckpointSpec(keep=True, ttl_s=body.ttl_s)
-        work = requests.checkpoint(
-            body.request_id, episode.episode_id, episode.lease.token, spec, sender_of(request.scope)
-        )
+        asked = host_api.CheckpointRequest(body.request_id, episode.lease.token, keep=True, ttl_s=body.ttl_s)
+        work = requests.checkpoint(episode.episode_id, asked, sender_of(request.scope))
         return JSONResponse((await cancel_on_disconnect(request, work)).to_dict())
 
     return router

@@ -14,21 +14,24 @@ import time
 from collections import deque
 from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass, field
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 from fastapi import APIRouter, Query, Response
 from fastapi.responses import JSONResponse, StreamingResponse
 from starlette.requests import Request
 
-from osgym_host.api import models
 from osgym_host.api.backend import Backend
 from osgym_host.api.raw import RawRoute, cancel_on_disconnect
 from osgym_host.api.security import client_of
+from osgym_host.core.fair_queue import ClientKey
 from osgym_host.core.reasons import Reason
-from osgym_host.episodes.create_request import CreatedEpisode, EpisodeSpec
+from osgym_host.episodes.create_request import CreatedEpisode
 from osgym_host.episodes.episode import HostEpisode
 from osgym_host.episodes.errors import EpisodeOver, ServiceError
+from osgym_protocol.bounds import Bounds, Count
 from osgym_protocol.codes import ErrorCode, ImageFormat
+from osgym_protocol.episode_options import EpisodeOptions
+from osgym_protocol.host_api import ObserveRequest, StepRequest
 from osgym_protocol.options import ObserveOptions
 from osgym_protocol.records import Record
 
@@ -44,6 +47,33 @@ BASE64_BYTES = 3 * 256 * 1024
 """Of an image, encoded in one go: a multiple of three, so that the pieces join."""
 MAX_TIMEOUT_S = 86_400
 """An idle time above this is taken for this; the settings bound it further."""
+
+
+_VmId = Annotated[int, Bounds(strict=True)]
+
+
+@dataclass(frozen=True, slots=True)
+class ResetBody:
+    """`POST /reset` of the OSGym API; `timeout` is an idle time to live in seconds."""
+
+    task_config: dict[str, Any]
+    timeout: Count
+    strict_setup: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class OsgymStepBody:
+    """`POST /step` of the OSGym API."""
+
+    action: str
+    vm_id: _VmId
+
+
+@dataclass(frozen=True, slots=True)
+class ShutdownBody:
+    """`POST /shutdown` of the OSGym API."""
+
+    vm_id: _VmId | Literal["all"]
 
 
 @dataclass(slots=True, eq=False)
@@ -100,19 +130,19 @@ class Vms:
         self._waiting: dict[int, _WaitingResets] = {}
         self._making_way: asyncio.Task[None] | None = None
 
-    async def reset(self, body: models.ResetBody, port: int, request: Request) -> Response:
+    async def reset(self, body: ResetBody, port: int, request: Request) -> Response:
         """Give out a fresh desktop with the task set up on it."""
         options = self._backend.osgym
-        spec = EpisodeSpec(
+        asked = EpisodeOptions(
             task=body.task_config,
             wait_s=options.wait_s,
             lease_ttl_s=float(min(body.timeout, MAX_TIMEOUT_S)),
             max_steps=options.max_steps,
             observe=PNG,
-            client=client_of(request.scope, f"worker {port}"),
             strict_setup=body.strict_setup,
         )
-        opened = await cancel_on_disconnect(request, self._open(spec, port))
+        client = client_of(request.scope, f"worker {port}")
+        opened = await cancel_on_disconnect(request, self._open(asked, client, port))
         self._forget_ended()
         vm_id = opened.episode.replica.generation
         self._vms[vm_id] = _Vm(opened.episode, port, bytes(opened.frame.image))
@@ -122,14 +152,14 @@ class Vms:
             answer["setup_warnings"] = [warning.to_dict() for warning in warnings]
         return await _with_screenshot(opened.frame.image, answer)
 
-    async def _open(self, spec: EpisodeSpec, port: int) -> CreatedEpisode:
+    async def _open(self, asked: EpisodeOptions, client: ClientKey, port: int) -> CreatedEpisode:
         """Create; while there is nothing free, VMs of the same worker make way that nobody uses."""
         waiting = self._waiting[port] = self._waiting.get(port) or _WaitingResets()
         leave = waiting.enter()
         if self._making_way is None or self._making_way.done():
             self._making_way = asyncio.create_task(self._make_way(), name="osgym:make-way")
         try:
-            return await self._backend.creator.create(spec, leased=leave)
+            return await self._backend.creator.create(asked, client, leased=leave)
         finally:
             leave()
 
@@ -163,7 +193,7 @@ class Vms:
         enough = longest is not None and idle_s[longest] >= self._backend.osgym.make_way_s
         return longest if enough else None
 
-    async def step(self, body: models.OsgymStepBody) -> Response:
+    async def step(self, body: OsgymStepBody) -> Response:
         """Carry out an action; a finishing one is scored and ends the desktop."""
         vm = self._find(body.vm_id, lost_by_policy=True)
         async with vm.lock:
@@ -183,9 +213,8 @@ class Vms:
         return await _with_screenshot(vm.screenshot, {"is_finish": True, "reward": reward})
 
     async def _act(self, episode: HostEpisode, action: str) -> Record:
-        return await self._backend.episodes.step(
-            episode.episode_id, episode.lease.token, episode.steps.progress.seq + 1, [action]
-        )
+        step = StepRequest(episode.lease.token, episode.steps.progress.seq + 1, (action,))
+        return await self._backend.episodes.step(episode.episode_id, step)
 
     async def _score(self, episode: HostEpisode) -> float:
         answer = await self._backend.episodes.evaluate(episode.episode_id, episode.lease.token)
@@ -198,7 +227,8 @@ class Vms:
     async def screenshot(self, vm_id: int) -> Response:
         """Take a picture."""
         episode = self._find(vm_id).episode
-        frame = await self._backend.episodes.observe(episode.episode_id, episode.lease.token, PNG)
+        asked = ObserveRequest(episode.lease.token, PNG)
+        frame = await self._backend.episodes.observe(episode.episode_id, asked)
         return await _with_screenshot(frame.blob, {"vm_id": vm_id})
 
     def shutdown(self, vm_id: int | str, port: int) -> None:
@@ -269,7 +299,7 @@ def make_router(backend: Backend) -> APIRouter:
     vms = Vms(backend)
 
     @raw.post("/reset")
-    async def reset(body: models.ResetBody, request: Request) -> Response:
+    async def reset(body: ResetBody, request: Request) -> Response:
         """Give out a desktop with the task set up. `timeout`: idle seconds until it is stopped.
 
         `setup_warnings` of the answer are the commands of the setup that failed; with `strict_setup` they
@@ -278,12 +308,12 @@ def make_router(backend: Backend) -> APIRouter:
         return await vms.reset(body, _port(request), request)
 
     @raw.post("/step")
-    async def step(body: models.OsgymStepBody) -> Response:
+    async def step(body: OsgymStepBody) -> Response:
         """Carry out an action string. On the last step the task is scored and the VM released."""
         return await vms.step(body)
 
     @raw.post("/shutdown")
-    async def shutdown(body: models.ShutdownBody, request: Request) -> Response:
+    async def shutdown(body: ShutdownBody, request: Request) -> Response:
         """Stop a VM, or `"all"` VMs of this worker."""
         vms.shutdown(body.vm_id, _port(request))
         return JSONResponse({"vm_id": body.vm_id})

@@ -1,20 +1,21 @@
 """A lean route for the hot path, and record answers that pass image bytes through untouched.
 
-`RawRoute` is documented by FastAPI like any other (path, body model, answers), but dispatches by
-itself: path parameters, one body model, the endpoint. That leaves out dependency solving and answer
-validation, which cost more than the rest of a step on the host.
+`RawRoute` is documented by FastAPI like any other (path, body, answers), but dispatches by itself: path
+parameters, one message of the protocol as the body, the endpoint. That leaves out dependency solving and
+answer validation, which cost more than the rest of a step on the host.
 """
 
 from __future__ import annotations
 
 import asyncio
+import dataclasses
 import inspect
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
 from fastapi.exceptions import RequestValidationError
 from fastapi.routing import APIRoute
-from pydantic import BaseModel, ValidationError
+from pydantic import TypeAdapter, ValidationError
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
@@ -30,19 +31,19 @@ _RECORDS = (b"content-type", RECORDS_TYPE.encode())
 
 
 class RawRoute(APIRoute):
-    """A route whose endpoint takes path parameters (str), at most one body model, and `request`."""
+    """A route whose endpoint takes path parameters (str), at most one message as its body, and `request`."""
 
     def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
-        """Return the dispatcher in place of FastAPI's own; what the endpoint wants is worked out once."""
+        """Return the dispatcher in place of FastAPI's own; the endpoint's signature is read once."""
         endpoint = self.endpoint
         body_name = ""
-        body_type: type[BaseModel] | None = None
+        body_type: TypeAdapter[Any] | None = None
         wants_request = False
         for name, parameter in inspect.signature(endpoint, eval_str=True).parameters.items():
             if parameter.annotation is Request:
                 wants_request = True
-            elif isinstance(parameter.annotation, type) and issubclass(parameter.annotation, BaseModel):
-                body_name, body_type = name, parameter.annotation
+            elif dataclasses.is_dataclass(parameter.annotation):
+                body_name, body_type = name, TypeAdapter(cast(Any, parameter.annotation))
 
         async def dispatch(request: Request) -> Response:
             kwargs: dict[str, Any] = dict(request.path_params)
@@ -56,9 +57,9 @@ class RawRoute(APIRoute):
         return dispatch
 
 
-def _parse(body_type: type[BaseModel], body: bytes) -> BaseModel:
+def _parse(body_type: TypeAdapter[Any], body: bytes) -> Any:
     try:
-        return body_type.model_validate_json(body)
+        return body_type.validate_json(body)
     except ValidationError as error:
         problems = error.errors(include_url=False, include_input=False)
         raise RequestValidationError([{**e, "loc": ("body", *e["loc"])} for e in problems]) from error

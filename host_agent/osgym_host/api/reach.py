@@ -6,75 +6,20 @@ from typing import Annotated, Any
 
 from fastapi import APIRouter, Query, Response
 from fastapi.responses import JSONResponse
-from pydantic import BaseModel, ConfigDict, Field
 from starlette.requests import Request
 from starlette.types import Receive, Scope, Send
 
 from osgym_host.api.answers import ERRORS, json_answer, record_answer
 from osgym_host.api.bodies import TUNNEL_SUFFIX
-from osgym_host.api.models import Id, Lease
 from osgym_host.api.raw import RawRoute, RecordResponse, cancel_on_disconnect
 from osgym_host.episodes.reach import ReachService
 from osgym_host.episodes.tunnel import EpisodeTunnel
 from osgym_protocol import limits, reach
-from osgym_protocol.host_api import LEASE_HEADER
+from osgym_protocol.host_api import LEASE_HEADER, EpisodeCall
 from osgym_protocol.records import Record
 
 BYTES_TYPE = "application/octet-stream"
 _BYTES: dict[str, Any] = {BYTES_TYPE: {"schema": {"type": "string", "format": "binary"}}}
-Path = Annotated[str, Field(min_length=1, max_length=limits.MAX_PATH_CHARS)]
-Word = Annotated[str, Field(max_length=limits.MAX_COMMAND_BYTES)]
-
-
-class _ReachBody(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True)
-
-    lease: Lease
-
-
-class ExecuteBody(_ReachBody):
-    """`POST /v1/episodes/{id}/execute`."""
-
-    request_id: Id
-    command: tuple[Word, ...] = Field(min_length=1, max_length=limits.MAX_COMMAND_WORDS)
-    shell: bool = False
-    timeout_s: float = Field(default=limits.DEFAULT_COMMAND_S, ge=0.1, le=limits.MAX_COMMAND_S)
-    cwd: Path | None = None
-    env: dict[str, Word] | None = Field(default=None, max_length=limits.MAX_COMMAND_WORDS)
-    stdin_base64: str | None = Field(default=None, max_length=limits.MAX_STDIN_BYTES // 3 * 4 + 8)
-
-
-class ReadFileBody(_ReachBody):
-    """`POST /v1/episodes/{id}/file`."""
-
-    path: Path
-    max_bytes: int = Field(default=limits.DEFAULT_READ_BYTES, ge=1, le=limits.MAX_READ_BYTES)
-
-
-class A11yBody(_ReachBody):
-    """`POST /v1/episodes/{id}/a11y`."""
-
-    timeout_s: float = Field(default=limits.DEFAULT_A11Y_S, ge=0.1, le=limits.MAX_A11Y_S)
-    max_bytes: int = Field(default=limits.DEFAULT_A11Y_BYTES, ge=1024, le=limits.MAX_A11Y_BYTES)
-
-
-class WindowsBody(_ReachBody):
-    """`POST /v1/episodes/{id}/windows`."""
-
-
-class RecordBody(_ReachBody):
-    """`POST /v1/episodes/{id}/record/start`."""
-
-    recording_id: Id
-    max_s: float = Field(default=limits.DEFAULT_RECORD_S, ge=1, le=limits.MAX_RECORD_S)
-    max_bytes: int = Field(default=limits.MAX_READ_BYTES, ge=65536, le=limits.MAX_READ_BYTES)
-    frames_per_s: int = Field(default=limits.DEFAULT_FRAMES_PER_S, ge=1, le=limits.MAX_FRAMES_PER_S)
-
-
-class RecordEndBody(_ReachBody):
-    """`POST /v1/episodes/{id}/record/end`."""
-
-    recording_id: Id
 
 
 class TunnelResponse(Response):
@@ -121,43 +66,42 @@ def make_router(reaches: ReachService) -> APIRouter:
     router = APIRouter(route_class=RawRoute, tags=["reach"])
 
     @router.post("/episodes/{episode_id}/execute", responses=json_answer(reach.CommandResult))
-    async def execute(episode_id: str, request: Request, body: ExecuteBody) -> Response:
+    async def execute(episode_id: str, request: Request, body: reach.ExecuteRequest) -> Response:
         """Run a command in the desktop to its end. Repeating `request_id` runs nothing a second time.
 
         Its client disconnects: unless it asks again, the command ends some seconds later.
         """
-        work = reaches.execute(episode_id, reach.ExecuteRequest(**dict(body)))
-        answer = await cancel_on_disconnect(request, work)
+        answer = await cancel_on_disconnect(request, reaches.execute(episode_id, body))
         return JSONResponse(answer.to_dict())
 
     @router.post("/episodes/{episode_id}/file", responses=record_answer(reach.FileAnswer))
-    async def read_file(episode_id: str, body: ReadFileBody) -> Response:
+    async def read_file(episode_id: str, body: reach.ReadFileRequest) -> Response:
         """Read a file of the desktop: the blob of the record."""
-        data = await reaches.read_file(episode_id, reach.ReadFileRequest(**dict(body)))
+        data = await reaches.read_file(episode_id, body)
         blob = bytes(data) if isinstance(data, bytearray) else data
         return RecordResponse(Record(reach.FileAnswer(len(blob)).to_dict(), blob))
 
     @router.post("/episodes/{episode_id}/a11y", responses=record_answer(reach.A11yAnswer))
-    async def a11y(episode_id: str, body: A11yBody) -> Response:
+    async def a11y(episode_id: str, body: reach.A11yRequest) -> Response:
         """Return the accessibility tree: XML, the blob of the record."""
-        xml, truncated = await reaches.a11y(episode_id, reach.A11yRequest(**dict(body)))
+        xml, truncated = await reaches.a11y(episode_id, body)
         return RecordResponse(Record(reach.A11yAnswer(truncated).to_dict(), xml))
 
     @router.post("/episodes/{episode_id}/windows", responses=json_answer(reach.WindowsAnswer))
-    async def windows(episode_id: str, body: WindowsBody) -> Response:
+    async def windows(episode_id: str, body: EpisodeCall) -> Response:
         """List the desktop's windows."""
         return JSONResponse((await reaches.windows(episode_id, body.lease)).to_dict())
 
     @router.post("/episodes/{episode_id}/record/start", status_code=204, responses=ERRORS)
-    async def start_recording(episode_id: str, body: RecordBody) -> Response:
+    async def start_recording(episode_id: str, body: reach.RecordRequest) -> Response:
         """Begin a video of the screen. Repeating `recording_id` begins no other."""
-        await reaches.start_recording(episode_id, reach.RecordRequest(**dict(body)))
+        await reaches.start_recording(episode_id, body)
         return Response(status_code=204)
 
     @router.post("/episodes/{episode_id}/record/end", responses=record_answer(reach.FileAnswer))
-    async def end_recording(episode_id: str, body: RecordEndBody) -> Response:
+    async def end_recording(episode_id: str, body: reach.RecordEndRequest) -> Response:
         """End the video: the MP4 is the blob of the record, also when asked again."""
-        data = await reaches.end_recording(episode_id, reach.RecordEndRequest(**dict(body)))
+        data = await reaches.end_recording(episode_id, body)
         blob = bytes(data) if isinstance(data, bytearray) else data
         return RecordResponse(Record(reach.FileAnswer(len(blob)).to_dict(), blob))
 

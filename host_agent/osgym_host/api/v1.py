@@ -10,7 +10,7 @@ from fastapi import APIRouter, Response
 from fastapi.responses import JSONResponse
 from starlette.requests import Request
 
-from osgym_host.api import branching, host, looking, models, operating, reach
+from osgym_host.api import branching, host, looking, operating, reach
 from osgym_host.api.answers import ERRORS, json_answer, record_answer
 from osgym_host.api.backend import Backend
 from osgym_host.api.raw import (
@@ -20,7 +20,6 @@ from osgym_host.api.raw import (
     cancel_on_disconnect,
 )
 from osgym_host.api.security import client_of, sender_of
-from osgym_host.episodes.create_request import EpisodeSpec
 from osgym_host.episodes.errors import ServiceError
 from osgym_host.episodes.recorder import RecordMode
 from osgym_host.episodes.service import EpisodeService
@@ -59,35 +58,28 @@ def _hot_routes(backend: Backend) -> APIRouter:
     episodes = backend.episodes
 
     @router.post("/episodes/{episode_id}/step", responses=record_answer(host_api.StepAnswer))
-    async def step(episode_id: str, body: models.StepBody) -> Response:
+    async def step(episode_id: str, body: host_api.StepRequest) -> Response:
         """Acts, waits for the screen, observes. A repeated `seq` acts no second time."""
-        settle, observe = models.settle_options(body.settle), models.observe_options(body.observe)
-        record = await episodes.step(
-            episode_id, body.lease, body.seq, body.actions, settle, observe, body.traceparent, body.note
-        )
-        return RecordResponse(record)
+        return RecordResponse(await episodes.step(episode_id, body))
 
     @router.post(
         "/steps",
         responses=record_answer(host_api.StepAnswer, "Records as they are ready, each with `index`."),
     )
-    async def steps(body: models.BatchBody) -> Response:
+    async def steps(body: host_api.BatchStepRequest) -> Response:
         """Carry out steps of many episodes at once and answer each as soon as it is ready."""
         works = [asyncio.create_task(_indexed(episodes, i, item)) for i, item in enumerate(body.steps)]
         return RecordStreamResponse(_as_ready(works))
 
     @router.post("/episodes/{episode_id}/observe", responses=record_answer(host_api.StepAnswer))
-    async def observe(episode_id: str, body: models.ObserveCall) -> Response:
+    async def observe(episode_id: str, body: host_api.ObserveRequest) -> Response:
         """Take a frame without acting."""
-        return RecordResponse(
-            await episodes.observe(episode_id, body.lease, models.observe_options(body.observe))
-        )
+        return RecordResponse(await episodes.observe(episode_id, body))
 
     @router.post("/episodes/{episode_id}/final", responses=record_answer(host_api.StepAnswer))
-    async def final(episode_id: str, body: models.FinalCall) -> Response:
+    async def final(episode_id: str, body: host_api.FinalRequest) -> Response:
         """Wait until the frame after step `seq` is known to be final, or the time is up."""
-        look = models.observe_options(body.observe)
-        return RecordResponse(await episodes.final(episode_id, body.lease, body.seq, body.timeout_ms, look))
+        return RecordResponse(await episodes.final(episode_id, body))
 
     return router
 
@@ -98,25 +90,12 @@ def _lease_routes(backend: Backend) -> APIRouter:
     episodes = backend.episodes
 
     @router.post("/episodes", responses=record_answer(host_api.CreateAnswer))
-    async def create(body: models.CreateBody, request: Request) -> Response:
+    async def create(body: host_api.CreateRequest, request: Request) -> Response:
         """Lease a replica and set the task up on it, or go on from a checkpoint.
 
         Repeating `request_id` gives the same episode.
         """
-        spec = EpisodeSpec(
-            task=body.task,
-            wait_s=body.wait_s,
-            lease_ttl_s=body.lease_ttl_s,
-            max_steps=body.max_steps,
-            observe=models.observe_options(body.observe),
-            settle=models.settle_options(body.settle),
-            checkpoint=body.checkpoint,
-            client=client_of(request.scope),
-            strict_setup=body.strict_setup,
-            clock=models.clock_options(body.clock),
-            run=body.run,
-        )
-        work = backend.requests.create(body.request_id, spec, sender_of(request.scope))
+        work = backend.requests.create(body, client_of(request.scope), sender_of(request.scope))
         opened = await cancel_on_disconnect(request, work)
         episode = opened.episode
         answer = host_api.CreateAnswer(
@@ -143,7 +122,7 @@ def _lease_routes(backend: Backend) -> APIRouter:
         response_class=JSONResponse,
         tags=["leases"],
     )
-    async def renew(body: models.RenewBody) -> Response:
+    async def renew(body: host_api.RenewRequest) -> Response:
         """Renew leases; say which are lost, and why."""
         renewed: list[str] = []
         lost: list[host_api.LostLease] = []
@@ -159,13 +138,10 @@ def _lease_routes(backend: Backend) -> APIRouter:
     return router
 
 
-async def _indexed(episodes: EpisodeService, index: int, item: models.BatchItem) -> Record:
+async def _indexed(episodes: EpisodeService, index: int, item: host_api.BatchStepItem) -> Record:
     """One step of a batch: its record, or its error as one. Raises nothing."""
     try:
-        settle, observe = models.settle_options(item.settle), models.observe_options(item.observe)
-        record = await episodes.step(
-            item.episode_id, item.lease, item.seq, item.actions, settle, observe, item.traceparent, item.note
-        )
+        record = await episodes.step(item.episode_id, item)
     except ServiceError as error:
         return Record({"index": index, "error": error.info().to_dict()})
     record.meta["index"] = index
@@ -178,7 +154,7 @@ def _episode_routes(backend: Backend) -> APIRouter:
     episodes = backend.episodes
 
     @router.post("/episodes/{episode_id}/evaluate", responses=json_answer(host_api.EvaluationAnswer))
-    async def evaluate(episode_id: str, body: models.EvaluateCall) -> Response:
+    async def evaluate(episode_id: str, body: host_api.EpisodeCall) -> Response:
         """Score the episode, once; a repetition gives the stored answer."""
         answer = await episodes.evaluate(episode_id, body.lease)
         return JSONResponse(answer.to_dict())

@@ -16,6 +16,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from osgym_host import log_subject
+from osgym_host.core.fair_queue import UNNAMED, ClientKey
 from osgym_host.core.reasons import Reason
 from osgym_host.episodes.checkpoint_store import (
     CheckpointRecord,
@@ -24,16 +25,19 @@ from osgym_host.episodes.checkpoint_store import (
     head_of,
     read_head,
 )
-from osgym_host.episodes.create_request import CreatedEpisode, EpisodeSpec, read_task
+from osgym_host.episodes.create_request import CreatedEpisode, read_task
 from osgym_host.episodes.creator import EpisodeCreator, first_observation
 from osgym_host.episodes.episode import HostEpisode
-from osgym_host.episodes.episode_state import EpisodeProgress, InvalidSavedEpisode, SavedEpisode
+from osgym_host.episodes.episode_state import EpisodeProgress, SavedEpisode
 from osgym_host.episodes.errors import EpisodeOver, ServiceError
 from osgym_host.episodes.forks import as_service_errors, refuse_ended, take_point
+from osgym_host.episodes.journal import RequestMark
 from osgym_host.replicas.brancher import LeaseHolder, ReplicaBrancher
 from osgym_host.runtimes import base
+from osgym_protocol.codec import WireFormatError
 from osgym_protocol.codes import ErrorCode
-from osgym_protocol.host_api import CheckpointInfo, CheckpointList, ParentInfo
+from osgym_protocol.episode_options import EpisodeOptions
+from osgym_protocol.host_api import CheckpointInfo, CheckpointList, CheckpointRequest, ParentInfo
 
 log = logging.getLogger(__name__)
 
@@ -41,14 +45,6 @@ MIB = 1024 * 1024
 CHUNK_BYTES = 1024 * 1024
 EXPIRY_S = 2.0
 """How often the times to live are looked at."""
-
-
-@dataclass(frozen=True, slots=True)
-class CheckpointSpec:
-    """What a client asks for. `ttl_s` None: until it is deleted, or with the lease."""
-
-    keep: bool = False
-    ttl_s: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,7 +124,7 @@ class Checkpoints:
 
     # Taking and deleting -----------------------------------------------------------------------
 
-    async def take(self, episode_id: str, lease: str, spec: CheckpointSpec) -> CheckpointInfo:
+    async def take(self, episode_id: str, asked: CheckpointRequest) -> CheckpointInfo:
         """Take a checkpoint between two steps; the episode goes on after a pause.
 
         Raises:
@@ -136,16 +132,16 @@ class Checkpoints:
                 would be larger than the settings allow; `episode_ended` when the episode is done or
                 scored; as any call on the episode.
         """
-        episode = self._service.claim(episode_id, lease)
+        episode = self._service.claim(episode_id, asked.lease)
         with episode.in_use(), as_service_errors():
             self._brancher.check()
             refuse_ended(episode)
             self._refuse_over(0.0)
-            saved, point = await take_point(episode, self._brancher, keep=spec.keep)
-            expires_at = None if spec.ttl_s is None else round(time.time() + spec.ttl_s, 3)
+            saved, point = await take_point(episode, self._brancher, keep=asked.keep)
+            expires_at = None if asked.ttl_s is None else round(time.time() + asked.ttl_s, 3)
             checkpoint = _Checkpoint(point, CheckpointRecord(episode_id, expires_at, saved))
             self._add(checkpoint)
-        if episode.over is not None and not spec.keep:  # it ended while the point was taken
+        if episode.over is not None and not asked.keep:  # it ended while the point was taken
             self._episode_ended(episode)
             raise episode.over.copy()
         self._service.metrics.paused(point.pause_ms)
@@ -221,16 +217,20 @@ class Checkpoints:
 
     # Restoring ---------------------------------------------------------------------------------
 
-    async def restore(self, spec: EpisodeSpec) -> CreatedEpisode:
+    async def restore(
+        self, asked: EpisodeOptions, client: ClientKey = UNNAMED, mark: RequestMark | None = None
+    ) -> CreatedEpisode:
         """Make an episode that goes on from a checkpoint, and take its first frame.
+
+        The arguments are those of `EpisodeCreator.create`.
 
         Raises:
             ServiceError: `unknown_checkpoint`, `no_capacity`, `branch_failed`, `unsupported`;
                 `bad_request` when a task is given too; `episode_lost` when its replica died at once.
         """
         began = time.perf_counter()
-        checkpoint = self._find(spec.checkpoint or "")
-        if spec.task is not None:
+        checkpoint = self._find(asked.checkpoint or "")
+        if asked.task is not None:
             raise ServiceError(
                 ErrorCode.BAD_REQUEST, "A checkpoint has its task; give none with it.", status=422
             )
@@ -239,13 +239,13 @@ class Checkpoints:
             raise ServiceError(
                 ErrorCode.UNSUPPORTED, text, {"image_digest": checkpoint.point.image_digest[:100]}
             )
-        saved = self._terms(checkpoint, spec)
+        saved = self._terms(checkpoint, asked)
         episode = self._creator.draft(saved, read_task(saved.task))
         try:
             with log_subject.about(episode), as_service_errors():
                 self._brancher.check()
-                wait_s = min(spec.wait_s, self._creator.limits.max_wait_s)
-                async with self._brancher.reserve(1, wait_s, spec.client) as reservation:
+                wait_s = min(asked.wait_s, self._creator.limits.max_wait_s)
+                async with self._brancher.reserve(1, wait_s, client) as reservation:
                     holders = [LeaseHolder(episode.episode_id, episode.replica.on_revoked)]
                     (manager,) = await self._brancher.make(reservation, checkpoint.point, holders)
                     episode.attach(manager)
@@ -257,7 +257,7 @@ class Checkpoints:
             self._creator.discard(episode, reason)
             self._count("restored", error.code if isinstance(error, ServiceError) else "cancelled")
             raise
-        self._service.register(episode, spec.mark, opened.frame, timing_ms=opened.timing_ms)
+        self._service.register(episode, mark, opened.frame, timing_ms=opened.timing_ms)
         self._count("restored", "ok")
         self._service.events.add(
             "checkpoint",
@@ -267,21 +267,23 @@ class Checkpoints:
         )
         return opened
 
-    def _terms(self, checkpoint: _Checkpoint, spec: EpisodeSpec) -> SavedEpisode:
-        ttl_s = self._creator.ttl_s(spec.lease_ttl_s)
+    def _terms(self, checkpoint: _Checkpoint, asked: EpisodeOptions) -> SavedEpisode:
+        ttl_s = self._creator.ttl_s(asked.lease_ttl_s)
         saved = checkpoint.kept.saved
         if saved is None:
-            return SavedEpisode(None, (1, 1), ttl_s, spec.max_steps, spec.settle, spec.observe, run=spec.run)
-        if spec.max_steps is not None and spec.max_steps <= saved.progress.step:
-            text = f"max_steps is {spec.max_steps}; the checkpoint is after step {saved.progress.step}."
+            return SavedEpisode(
+                None, (1, 1), ttl_s, asked.max_steps, asked.settle, asked.observe, run=asked.run
+            )
+        if asked.max_steps is not None and asked.max_steps <= saved.progress.step:
+            text = f"max_steps is {asked.max_steps}; the checkpoint is after step {saved.progress.step}."
             raise ServiceError(ErrorCode.BAD_REQUEST, text, {"step": saved.progress.step}, status=422)
         return replace(
             saved,
             lease_ttl_s=ttl_s,
-            max_steps=saved.max_steps if spec.max_steps is None else spec.max_steps,
-            settle=saved.settle if spec.settle is None else spec.settle,
-            observe=saved.observe if spec.observe is None else spec.observe,
-            run=saved.run if spec.run is None else spec.run,
+            max_steps=saved.max_steps if asked.max_steps is None else asked.max_steps,
+            settle=saved.settle if asked.settle is None else asked.settle,
+            observe=saved.observe if asked.observe is None else asked.observe,
+            run=saved.run if asked.run is None else asked.run,
         )
 
     @staticmethod
@@ -341,10 +343,10 @@ class Checkpoints:
                 try:
                     point = await self._brancher.import_point(inner)
                 except base.PointFailed as error:
-                    raise InvalidSavedEpisode(str(error)) from error
+                    raise WireFormatError(str(error)) from error
                 checkpoint = _Checkpoint(point, replace(kept, expires_at=None))
                 self._add(checkpoint)
-        except InvalidSavedEpisode as error:
+        except WireFormatError as error:
             raise ServiceError(
                 ErrorCode.BAD_REQUEST, f"It cannot be taken in: {error}", status=422
             ) from error
@@ -390,7 +392,7 @@ def _split(path: Path, inner: Path) -> CheckpointRecord:
     """Read the description and leave the runtime's part as a file of its own.
 
     Raises:
-        InvalidSavedEpisode: The file is not a checkpoint.
+        WireFormatError: The file is not a checkpoint.
     """
     with path.open("rb") as file:
         kept = read_head(file)

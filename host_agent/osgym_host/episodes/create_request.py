@@ -1,4 +1,4 @@
-"""What a create asks for, what it gives, and how a task's errors look to its client."""
+"""Bounds and result of a create, and a task's errors as its client gets them."""
 
 from __future__ import annotations
 
@@ -6,10 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from osgym_host.core.fair_queue import UNNAMED, ClientKey
 from osgym_host.episodes.episode import HostEpisode
 from osgym_host.episodes.errors import ServiceError
-from osgym_host.episodes.journal import RequestMark
 from osgym_host.tasks.interface import (
     DownloadCache,
     Sandbox,
@@ -18,16 +16,8 @@ from osgym_host.tasks.interface import (
     TaskPolicy,
     parse_task,
 )
-from osgym_protocol.clock import ClockOptions
-from osgym_protocol.limits import (
-    DEFAULT_LEASE_TTL_S,
-    DEFAULT_WAIT_S,
-    MAX_LEASE_TTL_S,
-    MAX_WAIT_S,
-    MIN_LEASE_TTL_S,
-)
+from osgym_protocol.limits import MAX_LEASE_TTL_S, MAX_WAIT_S, MIN_LEASE_TTL_S
 from osgym_protocol.observation import ObservedFrame
-from osgym_protocol.options import ObserveOptions, SettleOptions
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,28 +38,6 @@ class EpisodeLimits:
     max_lease_ttl_s: float = MAX_LEASE_TTL_S
     setup_s: float = 300.0
     evaluate_s: float = 300.0
-
-
-@dataclass(frozen=True, slots=True)
-class EpisodeSpec:
-    """What a client asks for in a create, and who it is.
-
-    With a `checkpoint` the episode goes on from that. `clock` comes before the task's own; `run` is
-    what the client calls what it does.
-    """
-
-    task: Mapping[str, Any] | None = None
-    wait_s: float = DEFAULT_WAIT_S
-    lease_ttl_s: float = DEFAULT_LEASE_TTL_S
-    max_steps: int | None = None
-    observe: ObserveOptions | None = None
-    settle: SettleOptions | None = None
-    checkpoint: str | None = None
-    strict_setup: bool = False
-    clock: ClockOptions | None = None
-    run: str | None = None
-    mark: RequestMark | None = None
-    client: ClientKey = UNNAMED
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,12 +12,11 @@ from dataclasses import replace
 from typing import Any, TypeVar
 
 from osgym_host import log_subject
-from osgym_host.core.fair_queue import ClientKey
+from osgym_host.core.fair_queue import UNNAMED, ClientKey
 from osgym_host.core.reasons import Reason, consequence
 from osgym_host.episodes.agent_faults import AgentFaults
 from osgym_host.episodes.create_request import (
     CreatedEpisode,
-    EpisodeSpec,
     TaskResources,
     read_task,
     task_error,
@@ -27,6 +26,7 @@ from osgym_host.episodes.episode_lease import EpisodeLease
 from osgym_host.episodes.episode_state import SavedEpisode
 from osgym_host.episodes.episode_steps import EpisodeSteps
 from osgym_host.episodes.errors import EpisodeOver, ServiceError, disk_refuses, no_capacity, shutting_down
+from osgym_host.episodes.journal import RequestMark
 from osgym_host.episodes.replica_lease import ReplicaLease
 from osgym_host.episodes.service import EpisodeService
 from osgym_host.episodes.task_templates import TaskTemplate, TaskTemplates, TemplateChoice
@@ -38,8 +38,9 @@ from osgym_host.replicas.pool_errors import PoolExhausted, PoolStopping
 from osgym_host.replicas.warming import hand_over
 from osgym_host.runtimes import base
 from osgym_host.tasks.interface import Task, TaskContext, TaskError, run_setup, used_apps
-from osgym_protocol.clock import ClockOptions
+from osgym_protocol.clock import ClockOptions, parse_clock
 from osgym_protocol.codes import ErrorClass, ErrorCode
+from osgym_protocol.episode_options import EpisodeOptions
 
 log = logging.getLogger(__name__)
 
@@ -71,41 +72,58 @@ class EpisodeCreator:
         self._screen = screen
         self._agent_faults = AgentFaults()
 
-    async def create(self, spec: EpisodeSpec, leased: Callable[[], object] | None = None) -> CreatedEpisode:
+    async def create(
+        self,
+        asked: EpisodeOptions,
+        client: ClientKey = UNNAMED,
+        mark: RequestMark | None = None,
+        leased: Callable[[], object] | None = None,
+    ) -> CreatedEpisode:
         """Lease a replica, set the task up on it and take the first frame; or clone its task template.
 
         Cancelling it frees whatever it got. A replica that dies under the setup is replaced by
-        another one a few times. `leased` is called when there is one, before the setup.
+        another one a few times.
+
+        Args:
+            client: The client, for its turn in the queue for replicas.
+            mark: The request that the episode answers.
+            leased: Called once there is a replica, before the setup.
 
         Raises:
             ServiceError: `task_invalid`, `task_unsupported`, `setup_failed`, `no_capacity`,
                 `draining`, `shutting_down`, or `episode_lost` when replicas kept dying.
         """
         with contextlib.ExitStack() as subject:
-            return await self._create(spec, leased, subject)
+            return await self._create(asked, client, mark, leased, subject)
 
     async def _create(
-        self, spec: EpisodeSpec, leased: Callable[[], object] | None, subject: contextlib.ExitStack
+        self,
+        asked: EpisodeOptions,
+        client: ClientKey,
+        mark: RequestMark | None,
+        leased: Callable[[], object] | None,
+        subject: contextlib.ExitStack,
     ) -> CreatedEpisode:
         began = time.perf_counter()
-        task = read_task(spec.task)
-        wait_until = time.monotonic() + min(spec.wait_s, self.limits.max_wait_s)
-        saved = self._terms(spec)
-        choice = await self._templates.choose(spec.task, task, self._screen, has_clock=spec.clock is not None)
+        task = read_task(asked.task)
+        wait_until = time.monotonic() + min(asked.wait_s, self.limits.max_wait_s)
+        saved = self._terms(asked)
+        has_clock = asked.clock is not None
+        choice = await self._templates.choose(asked.task, task, self._screen, has_clock=has_clock)
         left, may_clone = SETUP_TRIES, True
         while True:
             episode = await self._drafted(saved, task, wait_until)
             subject.enter_context(log_subject.about(episode))
-            asked = time.monotonic()
-            template = await self._cloned(episode, choice, wait_until, spec.client) if may_clone else None
+            tried_at = time.monotonic()
+            template = await self._cloned(episode, choice, wait_until, client) if may_clone else None
             if template is None:
                 left -= 1
-                wait_until += time.monotonic() - asked  # a clone that failed costs no waiting time
-                await self._lease(episode, wait_until, spec.client)
+                wait_until += time.monotonic() - tried_at  # a clone that failed costs no waiting time
+                await self._lease(episode, wait_until, client)
             if leased is not None:
                 leased()
             try:
-                opened = await self._open(episode, spec, choice, template, began)
+                opened = await self._open(episode, asked, choice, template, began)
             except EpisodeOver as over:
                 if template is not None:
                     self._templates.failed(template)
@@ -116,7 +134,7 @@ class EpisodeCreator:
                     raise
                 continue
             except ServiceError as error:
-                if error.code is ErrorCode.SETUP_FAILED and self.service.disk_was_full_since(asked):
+                if error.code is ErrorCode.SETUP_FAILED and self.service.disk_was_full_since(tried_at):
                     # The task could write nothing: that is ours, and not its fault.
                     self.discard(episode, Reason.DISK_FULL)
                     if left == 0 or time.monotonic() >= wait_until:
@@ -127,8 +145,8 @@ class EpisodeCreator:
             except BaseException:
                 self.discard(episode, Reason.CLIENT_GONE)
                 raise
-            episode.disk_was_full |= self.service.disk_was_full_since(asked)
-            self.service.register(episode, spec.mark, opened.frame, timing_ms=opened.timing_ms)
+            episode.disk_was_full |= self.service.disk_was_full_since(tried_at)
+            self.service.register(episode, mark, opened.frame, timing_ms=opened.timing_ms)
             return opened
 
     async def set_up_untouched(self, task: Mapping[str, Any], wait_s: float) -> HostEpisode:
@@ -137,31 +155,31 @@ class EpisodeCreator:
         Raises:
             ServiceError: As `create`; the replica has then been released.
         """
-        spec = EpisodeSpec(task=task)
-        episode = self.draft(self._terms(spec), read_task(task))
+        options = EpisodeOptions(task=task)
+        episode = self.draft(self._terms(options), read_task(task))
         try:
-            await self._lease(episode, time.monotonic() + wait_s, spec.client)
-            await self._set_up(episode, spec)
+            await self._lease(episode, time.monotonic() + wait_s, UNNAMED)
+            await self._set_up(episode, options)
         except BaseException:
             self.drop(episode, Reason.CLIENT_GONE)
             raise
         return episode
 
-    def _terms(self, spec: EpisodeSpec) -> SavedEpisode:
+    def _terms(self, asked: EpisodeOptions) -> SavedEpisode:
         return SavedEpisode(
-            spec.task,
+            asked.task,
             self._screen,
-            self.ttl_s(spec.lease_ttl_s),
-            spec.max_steps,
-            spec.settle,
-            spec.observe,
-            run=spec.run,
+            self.ttl_s(asked.lease_ttl_s),
+            asked.max_steps,
+            asked.settle,
+            asked.observe,
+            run=asked.run,
         )
 
     async def _open(
         self,
         episode: HostEpisode,
-        spec: EpisodeSpec,
+        asked: EpisodeOptions,
         choice: TemplateChoice,
         template: TaskTemplate | None,
         began: float,
@@ -174,7 +192,7 @@ class EpisodeCreator:
                 await episode.replica.witness()
         else:
             began_at = time.monotonic()
-            await self._set_up(episode, spec)
+            await self._set_up(episode, asked)
             full = self.service.disk_was_full_since(began_at)
             await self._templates.make(choice, episode, disk_is_full=full)
         return await first_observation(episode, began, got)
@@ -275,7 +293,7 @@ class EpisodeCreator:
                 raise shutting_down(error) from error
             raise
 
-    async def _hand_over(self, episode: HostEpisode, spec: EpisodeSpec) -> None:
+    async def _hand_over(self, episode: HostEpisode, asked: EpisodeOptions) -> None:
         """Leave the programs that run already to a set-up that uses them; the others end.
 
         Raises:
@@ -284,7 +302,7 @@ class EpisodeCreator:
         apps = () if episode.replica.manager is None else episode.replica.manager.warm_apps
         if not apps:
             return
-        used = used_apps(episode.task, apps, has_clock=spec.clock is not None)
+        used = used_apps(episode.task, apps, has_clock=asked.clock is not None)
         unused = [app for app in apps if app not in used]
         try:
             await episode.replica.call(hand_over(episode.replica.guest, used, unused))
@@ -294,9 +312,9 @@ class EpisodeCreator:
             raise await episode.replica.give_up(error) from error
         episode.warm_apps = tuple(app.program.name for app in used)
 
-    async def _set_up(self, episode: HostEpisode, spec: EpisodeSpec) -> None:
-        await self._hand_over(episode, spec)
-        await _set_clock(episode, spec.clock)
+    async def _set_up(self, episode: HostEpisode, asked: EpisodeOptions) -> None:
+        await self._hand_over(episode, asked)
+        await _set_clock(episode, parse_clock(asked.clock))
         if episode.task is None or episode.context is None:
             return
         with contextlib.suppress(base.RuntimeFault):  # it is going, as the setup will find out
@@ -304,7 +322,7 @@ class EpisodeCreator:
         deadline = asyncio.get_running_loop().time() + self.limits.setup_s
         try:
             async with asyncio.timeout(self.limits.setup_s + 5):
-                guest, strict = episode.replica.guest, spec.strict_setup
+                guest, strict = episode.replica.guest, asked.strict_setup
                 episode.setup_warnings = await episode.replica.call(
                     run_setup(episode.task, guest, episode.context, deadline, strict=strict)
                 )

@@ -34,7 +34,16 @@ from osgym_host.guest_client.answers import GuestHealth
 from osgym_host.replicas.manager import ReplicaManager
 from osgym_host.tasks.interface import Task, TaskContext
 from osgym_protocol.codes import Done, ErrorCode, GuestErrorCode
-from osgym_protocol.host_api import EpisodeState, EvaluationAnswer, ParentInfo, SetupWarning, StepAnswer
+from osgym_protocol.host_api import (
+    EpisodeState,
+    EvaluationAnswer,
+    FinalRequest,
+    InterveneRequest,
+    ParentInfo,
+    SetupWarning,
+    StepAnswer,
+    StepRequest,
+)
 from osgym_protocol.limits import DEFAULT_SETTLE_MAX_MS, MAX_SCREEN_SIDE_PX
 from osgym_protocol.observation import ErrorInfo, ObservedFrame
 from osgym_protocol.options import ObserveOptions, SettleOptions
@@ -169,9 +178,7 @@ class HostEpisode:
 
     # Steps -------------------------------------------------------------------------------------
 
-    async def step(
-        self, seq: int, actions: Sequence[Any], settle: SettleOptions | None, observe: ObserveOptions | None
-    ) -> StepResult:
+    async def step(self, request: StepRequest) -> StepResult:
         """Act, let the screen settle, observe. A repeated `seq` acts no second time.
 
         Raises:
@@ -181,7 +188,7 @@ class HostEpisode:
         async with self.lock:
             if self.over is not None:
                 raise self.over.copy()
-            steps, before = self.steps, None
+            seq, steps, before = request.seq, self.steps, None
             if self.scored and not (seq == steps.progress.seq and steps.answered):
                 raise already_scored()
             if seq != steps.progress.seq:
@@ -194,16 +201,14 @@ class HostEpisode:
                 await self.replica.check_alive()
                 before = steps.progress
                 try:
-                    steps.enter(seq, parse_actions(actions, self.terms.screen))
+                    steps.enter(seq, parse_actions(request.actions, self.terms.screen))
                 except BadAction as error:
                     raise _refused(error) from error
-            settle = self.terms.settle if settle is None else settle
-            observe = self.terms.observe if observe is None else observe
-            return await self._send(settle, observe, before)
+            return await self._send(
+                request.settle or self.terms.settle, request.observe or self.terms.observe, before
+            )
 
-    async def intervene(
-        self, actions: Sequence[Any], settle: SettleOptions | None, observe: ObserveOptions | None
-    ) -> StepResult:
+    async def intervene(self, request: InterveneRequest) -> StepResult:
         """Act for a person, between two steps of the policy, whose numbers stay as they are.
 
         Raises:
@@ -220,14 +225,15 @@ class HostEpisode:
             if steps.progress.done is not None:
                 raise already_done(steps.progress.done)
             try:
-                parsed = parse_actions(actions, self.terms.screen)
+                parsed = parse_actions(request.actions, self.terms.screen)
                 if parsed.ending is not None:
-                    raise BadAction(parsed.actions[-1], "only the policy ends its episode", len(actions) - 1)
+                    index = len(request.actions) - 1
+                    raise BadAction(parsed.actions[-1], "only the policy ends its episode", index)
             except BadAction as error:
                 raise _refused(error) from error
             before = steps.progress
             steps.intervene(parsed.actions)
-            return await self._send(settle, observe, before)
+            return await self._send(request.settle, request.observe, before)
 
     def _resized(self, frame: ObservedFrame) -> ObservedFrame:
         """Note what size the screen has now: a desktop may change it."""
@@ -367,13 +373,13 @@ class HostEpisode:
         """
         if self.over is not None:
             raise self.over.copy()
-        wanted = self.terms.observe if observe is None else observe
+        wanted = observe or self.terms.observe
         try:
             return self._resized(await self.replica.call(self.replica.guest.observe(wanted)))
         except GuestRefused as error:
             raise await self._refusal(error) from error
 
-    async def final(self, seq: int, timeout_ms: float, observe: ObserveOptions | None) -> ObservedFrame:
+    async def final(self, request: FinalRequest) -> ObservedFrame:
         """Return the frame after step `seq` once it is final, or the time is up.
 
         Raises:
@@ -381,10 +387,10 @@ class HostEpisode:
         """
         if self.over is not None:
             raise self.over.copy()
-        wanted = self.terms.observe if observe is None else observe
-        guest_seq = seq - self.steps.progress.guest_base
+        wanted = request.observe or self.terms.observe
+        guest_seq = request.seq - self.steps.progress.guest_base
         try:
-            call = self.replica.guest.final(guest_seq, wait_s=timeout_ms / 1000, observe=wanted)
+            call = self.replica.guest.final(guest_seq, wait_s=request.timeout_ms / 1000, observe=wanted)
             return self._resized(await self.replica.call(call))
         except GuestRefused as error:
             raise await self._refusal(error) from error

@@ -11,7 +11,7 @@ import logging
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from osgym_host.core.fair_queue import UNNAMED, ClientKey
 from osgym_host.core.reasons import Reason
@@ -32,30 +32,12 @@ from osgym_host.replicas.manager import DEATH_NOTICE_S
 from osgym_host.replicas.pool_errors import PoolExhausted, PoolStopping, ReplicaNotMade
 from osgym_host.runtimes import base
 from osgym_protocol.codes import ErrorCode
-from osgym_protocol.host_api import ForkAnswer, ForkChild, ParentInfo
-from osgym_protocol.limits import DEFAULT_FORK_WAIT_S
+from osgym_protocol.host_api import ForkAnswer, ForkChild, ForkRequest, ParentInfo
 
 log = logging.getLogger(__name__)
 
 REST_S = 0.5
 """Time for a desktop to come to rest; then it is branched at work, since a film that plays never rests."""
-
-
-@dataclass(frozen=True, slots=True)
-class ForkSpec:
-    """What a client asks for in a fork. Without `lease_ttl_s` and `max_steps` the parent's hold.
-
-    Attributes:
-        for_person: The children are no attempts of a policy: they are of no run and have no bound of steps.
-    """
-
-    count: int
-    lease_ttl_s: float | None = None
-    max_steps: int | None = None
-    wait_s: float = DEFAULT_FORK_WAIT_S
-    mark: RequestMark | None = None
-    client: ClientKey = UNNAMED
-    for_person: bool = False
 
 
 class EpisodeForks:
@@ -67,38 +49,54 @@ class EpisodeForks:
         self._service = creator.service
         self._brancher = brancher
 
-    async def fork(self, episode_id: str, lease: str, spec: ForkSpec) -> ForkAnswer:
-        """Make children of an episode; wait for a running step, and for room for all of them.
+    async def fork(
+        self,
+        episode_id: str,
+        asked: ForkRequest,
+        client: ClientKey = UNNAMED,
+        mark: RequestMark | None = None,
+        *,
+        for_person: bool = False,
+    ) -> ForkAnswer:
+        """Make children of an episode; wait for a running step, and for replicas for all of them.
 
         When not all can be made, or this is cancelled, those made are ended, and the parent goes on.
+
+        Args:
+            client: The client, for its turn in the queue for replicas.
+            mark: The request that the children answer.
+            for_person: Whether the children are no attempts of a policy: of no run, without a bound of steps.
 
         Raises:
             ServiceError: `unsupported`, `no_capacity`, `branch_failed`; `episode_ended` when the parent
                 is done or scored; `bad_request` when `max_steps` is not beyond the parent's step;
                 as any call on the parent.
         """
-        parent = self._service.claim(episode_id, lease)
+        parent = self._service.claim(episode_id, asked.lease)
         with parent.in_use():
             with as_service_errors():
                 self._brancher.check()
             refuse_ended(parent)
             try:
-                answer = await self._fork(parent, spec)
+                point, children = await self._branch(parent, asked, client, for_person=for_person)
             except ServiceError as error:
                 self._service.metrics.forks.labels(error.code).inc()
                 raise
             self._service.metrics.forks.labels("ok").inc()
-            return answer
+            return self._hand_over(parent, children, point, mark)
 
-    async def _fork(self, parent: HostEpisode, spec: ForkSpec) -> ForkAnswer:
+    async def _branch(
+        self, parent: HostEpisode, asked: ForkRequest, client: ClientKey, *, for_person: bool
+    ) -> tuple[base.BranchPoint, list[HostEpisode]]:
+        """Return the branch point, released, and the children with their replicas."""
         with as_service_errors():
-            wait_s = min(spec.wait_s, self._creator.limits.max_wait_s)
-            async with self._brancher.reserve(spec.count, wait_s, spec.client) as reservation:
+            wait_s = min(asked.wait_s, self._creator.limits.max_wait_s)
+            async with self._brancher.reserve(asked.count, wait_s, client) as reservation:
                 saved, point = await take_point(parent, self._brancher, keep=False)
                 began = time.perf_counter()
                 children: list[HostEpisode] = []
                 try:
-                    children = self._drafts(parent, saved, spec)
+                    children = self._drafts(parent, saved, asked, for_person=for_person)
                     holders = [LeaseHolder(child.episode_id, child.replica.on_revoked) for child in children]
                     managers = await self._brancher.make(reservation, point, holders)
                 except BaseException:
@@ -110,35 +108,41 @@ class EpisodeForks:
         for child, manager in zip(children, managers, strict=True):
             child.attach(manager)
         self._service.metrics.branched(point.pause_ms, time.perf_counter() - began, len(children))
-        return self._hand_over(parent, children, point, spec)
+        return point, children
 
-    def _drafts(self, parent: HostEpisode, saved: SavedEpisode, spec: ForkSpec) -> list[HostEpisode]:
+    def _drafts(
+        self, parent: HostEpisode, saved: SavedEpisode, asked: ForkRequest, *, for_person: bool
+    ) -> list[HostEpisode]:
         progress = saved.progress
-        if spec.max_steps is not None and spec.max_steps <= progress.step:
-            text = f"max_steps is {spec.max_steps}; the parent has done {progress.step} already."
+        if asked.max_steps is not None and asked.max_steps <= progress.step:
+            text = f"max_steps is {asked.max_steps}; the parent has done {progress.step} already."
             raise ServiceError(ErrorCode.BAD_REQUEST, text, {"step": progress.step}, status=409)
-        ttl_s = saved.lease_ttl_s if spec.lease_ttl_s is None else self._creator.ttl_s(spec.lease_ttl_s)
+        ttl_s = saved.lease_ttl_s if asked.lease_ttl_s is None else self._creator.ttl_s(asked.lease_ttl_s)
         saved = replace(saved, lease_ttl_s=ttl_s)
-        if spec.for_person:
+        if for_person:
             saved = replace(saved, max_steps=None, run=None)
-        elif spec.max_steps is not None:
-            saved = replace(saved, max_steps=spec.max_steps)
+        elif asked.max_steps is not None:
+            saved = replace(saved, max_steps=asked.max_steps)
         children = []
-        for _ in range(spec.count):
+        for _ in range(asked.count):
             child = self._creator.draft(saved, parent.task)
             child.parent = ParentInfo(parent.episode_id, progress.step)
             children.append(child)
         return children
 
     def _hand_over(
-        self, parent: HostEpisode, children: Sequence[HostEpisode], point: base.BranchPoint, spec: ForkSpec
+        self,
+        parent: HostEpisode,
+        children: Sequence[HostEpisode],
+        point: base.BranchPoint,
+        mark: RequestMark | None,
     ) -> ForkAnswer:
         step = children[0].steps.progress.step
         for index, child in enumerate(children):
-            mark = None
-            if spec.mark is not None:
-                mark = replace(spec.mark, index=index, count=len(children), pause_ms=point.pause_ms)
-            self._service.register(child, mark, pause_ms=point.pause_ms)
+            own = None
+            if mark is not None:
+                own = replace(mark, index=index, count=len(children), pause_ms=point.pause_ms)
+            self._service.register(child, own, pause_ms=point.pause_ms)
         self._service.events.add(
             "fork",
             episode_id=parent.episode_id,

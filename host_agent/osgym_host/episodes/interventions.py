@@ -8,16 +8,13 @@ from __future__ import annotations
 
 import time
 from collections import OrderedDict
-from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
 
 from osgym_host.episodes.episode import HostEpisode
 from osgym_host.episodes.errors import ServiceError, bad_sequence
 from osgym_host.episodes.service import EpisodeService
 from osgym_protocol.codes import ErrorCode
-from osgym_protocol.host_api import StepAnswer
-from osgym_protocol.options import ObserveOptions, SettleOptions
+from osgym_protocol.host_api import InterveneRequest, StepAnswer
 from osgym_protocol.records import Record
 
 KEEP_SESSIONS = 256
@@ -59,39 +56,30 @@ class Interventions:
                 return episode
         raise ServiceError(ErrorCode.NOT_FOUND, "There is no such replica, or nobody leases it.")
 
-    async def act(
-        self,
-        replica_id: str,
-        session: str,
-        seq: int,
-        actions: Sequence[Any],
-        settle: SettleOptions | None,
-        observe: ObserveOptions | None,
-        by: str | None = None,
-    ) -> Record:
+    async def act(self, replica_id: str, request: InterveneRequest, by: str | None = None) -> Record:
         """Do what a person does, record it, and return a frame, as a step does.
 
         Waits for a running step of the policy. The repetition of a session's last number gives the screen as
         it is now.
 
         Args:
-            by: The name of the token that it comes with, for trajectory and event.
+            by: Name of the token that the request comes with, for trajectory and event.
 
         Raises:
             ServiceError: `not_found`, `bad_sequence`; as a step of the episode.
         """
         episode = self.episode_on(replica_id)
-        key = (episode.episode_id, session[:128])
+        seq, key = request.seq, (episode.episode_id, request.session)
         last = self._sessions.of(key)
         if seq == last:
-            return await self._repeat(episode, key, seq, observe)
+            return await self._repeat(episode, key, request)
         if seq != last + 1:
             raise bad_sequence(seq, last)
         self._sessions.enter(key, seq)
         before = episode.steps.progress.interventions
         began = time.perf_counter()
         try:
-            result = await episode.intervene(actions, settle, observe)
+            result = await episode.intervene(request)
         except ServiceError:
             if episode.steps.progress.interventions == before:  # nothing was done, no number used up
                 self._sessions.enter(key, last)
@@ -99,20 +87,18 @@ class Interventions:
         meta = result.answer.to_dict()
         who = {} if by is None else {"by": by}
         when = round(time.time(), 3)
-        line = {"kind": "intervention", "time": when, "session": session[:128], **who, **meta}
+        line = {"kind": "intervention", "time": when, "session": request.session, **who, **meta}
         self._service.recorder.add(episode.episode_id, line)
         if seq == 1:
             self._service.events.add("takeover", episode_id=episode.episode_id, replica_id=replica_id, **who)
         meta["timing_ms"] = {"host": round((time.perf_counter() - began) * 1000, 3)}
         return Record(meta, result.image)
 
-    async def _repeat(
-        self, episode: HostEpisode, key: tuple[str, str], seq: int, observe: ObserveOptions | None
-    ) -> Record:
+    async def _repeat(self, episode: HostEpisode, key: tuple[str, str], request: InterveneRequest) -> Record:
         async with episode.lock:  # the call itself may still run
-            if self._sessions.of(key) != seq:
-                raise bad_sequence(seq, self._sessions.of(key))
-        frame = await episode.observe(observe)
+            if self._sessions.of(key) != request.seq:
+                raise bad_sequence(request.seq, self._sessions.of(key))
+        frame = await episode.observe(request.observe)
         progress = episode.steps.progress
         answer = StepAnswer(
             observation=replace(frame.observation, seq=progress.seq, previous=None),

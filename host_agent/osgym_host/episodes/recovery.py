@@ -24,6 +24,7 @@ from osgym_host.log_subject import Named, about
 from osgym_host.replicas.brancher import LeaseHolder, ReplicaBrancher
 from osgym_host.replicas.pool_errors import PoolStopping, ReplicaNotMade
 from osgym_host.runtimes import base
+from osgym_protocol.host_api import StepRequest
 
 log = logging.getLogger(__name__)
 
@@ -148,6 +149,7 @@ class EpisodeRecovery:
             episode.steps.unrecorded = seq
             if episode.steps.answered:
                 with contextlib.suppress(ServiceError):
-                    await self._service.step(episode.episode_id, episode.lease.token, seq, ())
+                    again = StepRequest(episode.lease.token, seq, ())
+                    await self._service.step(episode.episode_id, again)
         if episode.evaluation is not None and not recorded.evaluated:
             self._service.record_evaluation(episode.episode_id, episode.evaluation)

@@ -14,20 +14,21 @@ import hashlib
 import json
 import time
 from collections.abc import Callable, Coroutine, Iterable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from osgym_host.core.fair_dict import FairDict
+from osgym_host.core.fair_queue import UNNAMED, ClientKey
 from osgym_host.core.reasons import Reason
-from osgym_host.episodes.checkpoints import Checkpoints, CheckpointSpec
-from osgym_host.episodes.create_request import CreatedEpisode, EpisodeSpec
+from osgym_host.episodes.checkpoints import Checkpoints
+from osgym_host.episodes.create_request import CreatedEpisode
 from osgym_host.episodes.creator import EpisodeCreator
 from osgym_host.episodes.episode import HostEpisode
 from osgym_host.episodes.errors import ServiceError
-from osgym_host.episodes.forks import EpisodeForks, ForkSpec, fork_answer
+from osgym_host.episodes.forks import EpisodeForks, fork_answer
 from osgym_host.episodes.journal import RequestMark
 from osgym_protocol.codes import ErrorCode
-from osgym_protocol.host_api import CheckpointInfo, ForkAnswer
+from osgym_protocol.host_api import CheckpointInfo, CheckpointRequest, CreateRequest, ForkAnswer, ForkRequest
 
 KEEP = 4096
 REFUSE_CANCELLED_S = 600.0
@@ -62,6 +63,8 @@ class _CreateReplay:
 
 _RequestKey = tuple[str, str]
 """Digest of the sender's token, and the request id."""
+_MAY_CHANGE = frozenset(("request_id", "wait_s", "observe"))
+"""Options of a create that a repetition may change."""
 _SEPARATOR = ":"
 """Character between the two digests of `_meaning`."""
 StoredAnswer = _CreateReplay | ForkAnswer | CheckpointInfo
@@ -91,7 +94,7 @@ class RequestRegistry:
         self._cancelled = FairDict[_RequestKey, float](KEEP)
 
     async def create(
-        self, request_id: str, spec: EpisodeSpec, sender: RequestSender = ANYBODY
+        self, request: CreateRequest, client: ClientKey = UNNAMED, sender: RequestSender = ANYBODY
     ) -> CreatedEpisode:
         """Create an episode, or join or repeat the create of the same id.
 
@@ -101,17 +104,12 @@ class RequestRegistry:
             ServiceError: As `EpisodeCreator.create` and `Checkpoints.restore`; `cancelled` when the id was
                 cancelled; `bad_request` (409) when the id is that of a request for something else.
         """
-        settle = spec.settle.to_dict() if spec.settle is not None else None
-        asked: list[Any] = [spec.task, spec.lease_ttl_s, spec.max_steps, settle]
-        asked += [spec.checkpoint] if spec.checkpoint is not None else []
-        asked += ["strict_setup"] if spec.strict_setup else []
-        asked += [{"clock": spec.clock.to_dict()}] if spec.clock is not None else []
-        asked += [{"run": spec.run}] if spec.run is not None else []
-        meaning = _meaning(sender, *asked)
-        spec = replace(spec, mark=RequestMark(request_id, meaning))
-        make = self._creator.create if spec.checkpoint is None else self._checkpoints.restore
+        asked = {name: value for name, value in request.to_dict().items() if name not in _MAY_CHANGE}
+        meaning = _meaning(sender, asked)
+        mark = RequestMark(request.request_id, meaning)
+        make = self._creator.create if request.checkpoint is None else self._checkpoints.restore
         done: CreatedEpisode | _CreateReplay = await self._share(
-            request_id, sender, meaning, lambda: make(spec), _created
+            request.request_id, sender, meaning, lambda: make(request, client, mark), _created
         )
         if isinstance(done, _CreateReplay):
             episode = self._service.claim(done.episode_id, done.lease)
@@ -119,36 +117,46 @@ class RequestRegistry:
         return done
 
     async def fork(
-        self, request_id: str, episode_id: str, lease: str, spec: ForkSpec, sender: RequestSender = ANYBODY
+        self,
+        episode_id: str,
+        request: ForkRequest,
+        client: ClientKey = UNNAMED,
+        sender: RequestSender = ANYBODY,
+        *,
+        for_person: bool = False,
     ) -> ForkAnswer:
         """Fork an episode, or join or repeat the fork of the same id.
 
         Raises:
             ServiceError: As `EpisodeForks.fork` and `create`.
         """
-        meaning = _meaning(sender, "fork", episode_id, lease, spec.count, spec.lease_ttl_s, spec.max_steps)
-        spec = replace(spec, mark=RequestMark(request_id, meaning))
+        asked = (request.lease, request.count, request.lease_ttl_s, request.max_steps)
+        meaning = _meaning(sender, "fork", episode_id, *asked)
+        mark = RequestMark(request.request_id, meaning)
         answer: ForkAnswer = await self._share(
-            request_id, sender, meaning, lambda: self._forks.fork(episode_id, lease, spec), _unchanged
+            request.request_id,
+            sender,
+            meaning,
+            lambda: self._forks.fork(episode_id, request, client, mark, for_person=for_person),
+            _unchanged,
         )
         return answer
 
     async def checkpoint(
-        self,
-        request_id: str,
-        episode_id: str,
-        lease: str,
-        spec: CheckpointSpec,
-        sender: RequestSender = ANYBODY,
+        self, episode_id: str, request: CheckpointRequest, sender: RequestSender = ANYBODY
     ) -> CheckpointInfo:
         """Take a checkpoint, or join or repeat the call of the same id.
 
         Raises:
             ServiceError: As `Checkpoints.take` and `create`.
         """
-        meaning = _meaning(sender, "checkpoint", episode_id, lease, spec.keep, spec.ttl_s)
+        meaning = _meaning(sender, "checkpoint", episode_id, request.lease, request.keep, request.ttl_s)
         info: CheckpointInfo = await self._share(
-            request_id, sender, meaning, lambda: self._checkpoints.take(episode_id, lease, spec), _unchanged
+            request.request_id,
+            sender,
+            meaning,
+            lambda: self._checkpoints.take(episode_id, request),
+            _unchanged,
         )
         return info
 
@@ -274,8 +282,7 @@ def _unchanged(kept: StoredAnswer) -> StoredAnswer:
 def _meaning(sender: RequestSender, *asked: Any) -> str:
     """Return the digest of the sender's token (empty without one) and the digest of the request's arguments.
 
-    A repetition of the request must have the same digests. Left out are the arguments that it may change:
-    how long to wait, and how to observe.
+    A repetition of the request must have the same digests.
     """
     digest = hashlib.sha256(json.dumps(asked, sort_keys=True).encode()).hexdigest()
     return f"{sender.token}{_SEPARATOR}{digest}"

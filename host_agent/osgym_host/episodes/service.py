@@ -9,7 +9,7 @@ import logging
 import math
 import time
 from collections import OrderedDict
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -25,9 +25,8 @@ from osgym_host.episodes.recorder import TrajectoryRecorder
 from osgym_host.replicas.events import EventLog
 from osgym_host.tracing import StepTracer, TracedStep
 from osgym_protocol.codes import ErrorCode
-from osgym_protocol.host_api import EvaluationAnswer, Notice
+from osgym_protocol.host_api import EvaluationAnswer, FinalRequest, Notice, ObserveRequest, StepRequest
 from osgym_protocol.observation import ObservedFrame
-from osgym_protocol.options import ObserveOptions, SettleOptions
 from osgym_protocol.records import Record
 
 log = logging.getLogger(__name__)
@@ -225,36 +224,21 @@ class EpisodeService:
 
     # Using -------------------------------------------------------------------------------------
 
-    async def step(
-        self,
-        episode_id: str,
-        lease: str,
-        seq: int,
-        actions: Sequence[Any],
-        settle: SettleOptions | None = None,
-        observe: ObserveOptions | None = None,
-        traceparent: str | None = None,
-        note: str | None = None,
-    ) -> Record:
-        """Carry out one step (see `HostEpisode.step`), record it, and return its answer.
-
-        Args:
-            traceparent: the span that those of this step are children of.
-            note: what the policy said, for the trajectory.
-        """
+    async def step(self, episode_id: str, request: StepRequest) -> Record:
+        """Carry out one step (see `HostEpisode.step`), record it, and return its answer."""
         began = time.perf_counter()
-        episode = self.claim(episode_id, lease)
+        episode = self.claim(episode_id, request.lease)
         with episode.in_use():
-            result = await episode.step(seq, actions, settle, observe)
+            result = await episode.step(request)
         answered = time.perf_counter()
         meta = result.answer.to_dict()
         observation = meta["observation"]
-        if not observation["replayed"] or seq == episode.steps.unrecorded:
+        if not observation["replayed"] or request.seq == episode.steps.unrecorded:
             episode.steps.unrecorded = None
             self.metrics.stepped(result.guest_ms, result.answer.observation)
-            line = {"kind": "step", "seq": seq, "time": round(time.time(), 3), **meta}
-            if note:
-                line["note"] = note
+            line = {"kind": "step", "seq": request.seq, "time": round(time.time(), 3), **meta}
+            if request.note:
+                line["note"] = request.note
             self.recorder.add(episode_id, line, result.image, observation["frame"]["format"])
         ended = time.perf_counter()
         host_ms = (ended - began) * 1000
@@ -262,23 +246,20 @@ class EpisodeService:
         meta["timing_ms"] = {"host": round(host_ms, 3), "guest": round(result.guest_ms, 3)}
         if self.notice is not None:
             meta["notice"] = self.notice.to_dict()
-        if traceparent is not None and self.tracer is not None:
-            self.tracer.step(
-                traceparent, _traced(episode, result, host_ms=host_ms, after_ms=(ended - answered) * 1000)
-            )
+        if request.traceparent is not None and self.tracer is not None:
+            traced = _traced(episode, result, host_ms=host_ms, after_ms=(ended - answered) * 1000)
+            self.tracer.step(request.traceparent, traced)
         return Record(meta, result.image)
 
-    async def observe(self, episode_id: str, lease: str, observe: ObserveOptions | None) -> Record:
+    async def observe(self, episode_id: str, request: ObserveRequest) -> Record:
         """Take a frame without acting."""
-        return await self._take_frame(episode_id, lease, lambda episode: episode.observe(observe))
-
-    async def final(
-        self, episode_id: str, lease: str, seq: int, timeout_ms: float, observe: ObserveOptions | None
-    ) -> Record:
-        """Return the frame after step `seq` once it is final, or the time is up."""
         return await self._take_frame(
-            episode_id, lease, lambda episode: episode.final(seq, timeout_ms, observe)
+            episode_id, request.lease, lambda episode: episode.observe(request.observe)
         )
+
+    async def final(self, episode_id: str, request: FinalRequest) -> Record:
+        """Return the frame after step `seq` once it is final, or the time is up."""
+        return await self._take_frame(episode_id, request.lease, lambda episode: episode.final(request))
 
     async def _take_frame(
         self, episode_id: str, lease: str, take: Callable[[HostEpisode], Awaitable[ObservedFrame]]
