@@ -9,8 +9,9 @@ from typing import Any
 import pytest
 from tests.support.fake_runtime import Served
 
-from osgym_host.episodes.episode_state import InvalidSavedEpisode, SavedEpisode
+from osgym_host.episodes.episode_state import SavedEpisode
 from osgym_host.episodes.runs import summary
+from osgym_protocol.codec import WireFormatError
 from osgym_sdk import AsyncClient, ConfigError
 
 
@@ -91,7 +92,7 @@ def test_a_saved_episode_keeps_its_run() -> None:
     assert SavedEpisode.from_dict(saved.to_dict()).run == "grpo-7"
     before = {name: value for name, value in saved.to_dict().items() if name != "run"}
     assert SavedEpisode.from_dict(before).run is None
-    with pytest.raises(InvalidSavedEpisode, match="run"):
+    with pytest.raises(WireFormatError, match="run"):
         SavedEpisode.from_dict({**saved.to_dict(), "run": 7})
 
 

@@ -17,7 +17,6 @@ from random import Random
 
 from osgym_host.core.special_addresses import kind_of
 from osgym_host.episodes.checkpoint_store import MAGIC, CheckpointRecord, head_of, read_head
-from osgym_host.episodes.episode_state import InvalidSavedEpisode
 from osgym_host.episodes.journal import JournalEntry
 from osgym_host.images.disks import boot
 from osgym_host.images.disks.manifest import DiskFormat
@@ -29,6 +28,7 @@ from osgym_host.runtimes.qemu.branching.point_archive import EXPORT, import_poin
 from osgym_host.runtimes.qemu.branching.qcow2 import parse_header, without_names
 from osgym_host.tasks.interface import TaskError, parse_task
 from osgym_host.tasks.urls import InvalidUrl, check_url, parse_web_url, scheme_of
+from osgym_protocol.codec import WireFormatError
 from tests.fuzz.engine import Run, Target
 from tests.fuzz.mutation import mutate
 
@@ -142,7 +142,7 @@ def checkpoints() -> Iterator[Run]:
 
     def run(data: bytes) -> None:
         for given in (data, MAGIC + struct.pack(">I", len(data)) + data):
-            with contextlib.suppress(InvalidSavedEpisode):
+            with contextlib.suppress(WireFormatError):
                 kept = read_head(io.BytesIO(given))
                 assert read_head(io.BytesIO(head_of(kept))) == kept
                 json.dumps(kept.to_dict(), ensure_ascii=False, allow_nan=False).encode()
@@ -160,7 +160,7 @@ def journal() -> Iterator[Run]:
         except (ValueError, RecursionError):
             return
         for kind in (JournalEntry, CheckpointRecord):
-            with contextlib.suppress(InvalidSavedEpisode):
+            with contextlib.suppress(WireFormatError):
                 kind.from_dict(value).to_dict()
 
     yield run

@@ -24,7 +24,7 @@ from osgym_host.episodes.checkpoint_store import (
     head_of,
     read_head,
 )
-from osgym_host.episodes.episode_state import EpisodeProgress, InvalidSavedEpisode, SavedEpisode
+from osgym_host.episodes.episode_state import EpisodeProgress, SavedEpisode
 from osgym_host.episodes.journal import (
     LOST_S,
     MAX_PROGRESS_BYTES,
@@ -36,6 +36,7 @@ from osgym_host.episodes.journal import (
 )
 from osgym_host.episodes.recovery import GRACE_S, choose
 from osgym_host.runtimes import base
+from osgym_protocol.codec import WireFormatError
 from osgym_protocol.host_api import EvaluationAnswer, ParentInfo
 from osgym_protocol.options import ObserveOptions, SettleOptions
 
@@ -88,7 +89,7 @@ def test_no_json_in_any_place_breaks_the_reader(value: Any, place: str) -> None:
         data["progress"][inner] = value
     else:
         data[outer] = value
-    with contextlib.suppress(InvalidSavedEpisode):
+    with contextlib.suppress(WireFormatError):
         again = SavedEpisode.from_dict(data)
         assert again.progress.seq >= 0
 
@@ -111,7 +112,7 @@ def test_the_look_before_a_task_template_survives() -> None:
 )
 def test_numbers_that_no_person_leaves_are_refused(change: dict[str, Any]) -> None:
     """A file of another hand is not believed."""
-    with pytest.raises(InvalidSavedEpisode):
+    with pytest.raises(WireFormatError):
         EpisodeProgress.from_dict({**PROGRESS.to_dict(), **change})
 
 
@@ -119,7 +120,7 @@ def test_numbers_that_no_person_leaves_are_refused(change: dict[str, Any]) -> No
 def test_no_bytes_break_the_reader_of_travelling_checkpoints(data: bytes) -> None:
     """Garbage after the right beginning too."""
     for given_data in (data, head_of(CheckpointRecord("e1", None, MOMENT))[:25] + data):
-        with contextlib.suppress(InvalidSavedEpisode):
+        with contextlib.suppress(WireFormatError):
             read_head(io.BytesIO(given_data))
 
 
@@ -141,7 +142,7 @@ def test_no_bytes_break_the_reader_of_travelling_checkpoints(data: bytes) -> Non
 def test_values_that_could_not_be_written_again_are_refused(change: str) -> None:
     """A checkpoint's description goes back to clients, so it must be JSON of the strict kind, and finite."""
     text = f'{{"episode_id": "e1", "expires_at": null, "moment": null, {change}}}'.encode()
-    with pytest.raises(InvalidSavedEpisode):
+    with pytest.raises(WireFormatError):
         read_head(io.BytesIO(MAGIC + struct.pack(">I", len(text)) + text))
 
 

@@ -9,17 +9,18 @@ from __future__ import annotations
 import contextlib
 import json
 import logging
-import re
 import secrets
 import struct
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Annotated, Any, BinaryIO
 
-from osgym_host.episodes.episode_state import InvalidSavedEpisode, SavedEpisode
+from osgym_host.episodes.episode_state import SavedEpisode
 from osgym_host.runtimes.base import BranchPoint
 from osgym_host.whole_file import write_whole
+from osgym_protocol.bounds import Bounds
+from osgym_protocol.codec import Message, WireFormatError
 from osgym_protocol.host_api import CheckpointInfo
 
 log = logging.getLogger(__name__)
@@ -30,11 +31,10 @@ MAX_HEAD_BYTES = 64 * 1024 * 1024
 _LENGTH = struct.Struct(">I")
 _LATEST = 1e12
 """In Unix time; more is not believed."""
-_NAME = re.compile(r"[A-Za-z0-9_-]{0,64}", re.ASCII)
 
 
 @dataclass(frozen=True, slots=True)
-class CheckpointRecord:
+class CheckpointRecord(Message):
     """What is known of a checkpoint besides its point.
 
     Attributes:
@@ -42,31 +42,9 @@ class CheckpointRecord:
         episode_id: Of the episode that it was taken of.
     """
 
-    episode_id: str
-    expires_at: float | None
-    saved: SavedEpisode | None
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return the JSON object."""
-        saved = self.saved.to_dict() if self.saved is not None else None
-        return {"episode_id": self.episode_id, "expires_at": self.expires_at, "moment": saved}
-
-    @classmethod
-    def from_dict(cls, data: Any) -> CheckpointRecord:
-        """Read the JSON object, which may come from anywhere.
-
-        Raises:
-            InvalidSavedEpisode: A field is missing or of another form.
-        """
-        if not isinstance(data, dict):
-            raise InvalidSavedEpisode("not an object")
-        episode_id, expires_at = data.get("episode_id"), data.get("expires_at")
-        if not isinstance(episode_id, str) or not _NAME.fullmatch(episode_id):
-            raise InvalidSavedEpisode("episode_id: not a name")
-        if expires_at is not None and not _is_time(expires_at):
-            raise InvalidSavedEpisode("expires_at: not a time")
-        saved = data.get("moment")
-        return cls(episode_id, expires_at, SavedEpisode.from_dict(saved) if saved is not None else None)
+    episode_id: Annotated[str, Bounds(pattern="[A-Za-z0-9_-]{0,64}")]
+    expires_at: Annotated[float, Bounds(ge=0, le=_LATEST)] | None
+    saved: SavedEpisode | None = field(metadata={"key": "moment"})
 
 
 def describe(point: BranchPoint, kept: CheckpointRecord) -> CheckpointInfo:
@@ -110,7 +88,7 @@ class CheckpointStore:
                 continue
             try:
                 found[path.stem] = CheckpointRecord.from_dict(_json(path.read_bytes()))
-            except (OSError, ValueError, InvalidSavedEpisode) as error:
+            except (OSError, ValueError) as error:
                 log.warning("checkpoint %s: its episode cannot be read: %s", path.stem, error)
         return found
 
@@ -142,23 +120,23 @@ def read_head(file: BinaryIO) -> CheckpointRecord:
     """Read the beginning of a travelling checkpoint; the file then stands at the runtime's part.
 
     Raises:
-        InvalidSavedEpisode: A field is missing or of another form.
+        WireFormatError: A field is missing or of another form.
     """
     if file.read(len(MAGIC)) != MAGIC:
-        raise InvalidSavedEpisode("this is not a checkpoint, or one of another version")
+        raise WireFormatError("this is not a checkpoint, or one of another version")
     packed = file.read(_LENGTH.size)
     if len(packed) != _LENGTH.size:
-        raise InvalidSavedEpisode("it is cut short")
+        raise WireFormatError("it is cut short")
     (length,) = _LENGTH.unpack(packed)
     if length > MAX_HEAD_BYTES:
-        raise InvalidSavedEpisode(f"its description is larger than {MAX_HEAD_BYTES} bytes")
+        raise WireFormatError(f"its description is larger than {MAX_HEAD_BYTES} bytes")
     text = file.read(length)
     if len(text) != length:
-        raise InvalidSavedEpisode("it is cut short")
+        raise WireFormatError("it is cut short")
     try:
         return CheckpointRecord.from_dict(_json(text))
     except ValueError as error:
-        raise InvalidSavedEpisode(f"its description cannot be read: {error}") from error
+        raise WireFormatError(f"its description cannot be read: {error}") from error
 
 
 def _json(text: bytes) -> Any:
@@ -173,7 +151,3 @@ def _json(text: bytes) -> Any:
     except RecursionError as error:
         raise ValueError("it is nested too deep") from error
     return data
-
-
-def _is_time(value: object) -> bool:
-    return type(value) in (int, float) and 0 <= value <= _LATEST  # type: ignore[operator]  # by the first half

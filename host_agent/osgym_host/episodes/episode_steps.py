@@ -49,7 +49,7 @@ class EpisodeSteps:
             EpisodeProgress(seq, last.step + 1, done, last.guest_base, parsed.actions, last.interventions)
         )
 
-    def intervene(self, actions: Sequence[Mapping[str, Any]]) -> None:
+    def intervene(self, actions: tuple[Mapping[str, Any], ...]) -> None:
         """Enter what a person does after the last step, which the guest has answered."""
         last = self.progress
         if not last.by_person:

@@ -19,24 +19,27 @@ import time
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Annotated
 
 from osgym_host.core.reasons import Reason
 from osgym_host.episodes.episode import HostEpisode
 from osgym_host.episodes.episode_lease import EpisodeLease
-from osgym_host.episodes.episode_state import EpisodeProgress, InvalidSavedEpisode, SavedEpisode
+from osgym_host.episodes.episode_state import EpisodeProgress, SavedEpisode
 from osgym_host.episodes.episode_steps import EpisodeSteps
 from osgym_host.episodes.errors import EpisodeOver
 from osgym_host.episodes.replica_lease import ReplicaLease
 from osgym_host.whole_file import write_whole
-from osgym_protocol.codec import OMIT, Message
+from osgym_protocol.bounds import Bounds
+from osgym_protocol.codec import OMIT, Message, WireFormatError
 from osgym_protocol.host_api import EvaluationAnswer, ParentInfo, SetupWarning
+from osgym_protocol.limits import MAX_SEQ
 
 log = logging.getLogger(__name__)
 
 VERSION = 1
 MAX_PROGRESS_BYTES = 1024 * 1024
 """A longer `progress.jsonl` begins anew with its last line."""
+_Number = Annotated[int, Bounds(ge=0, le=MAX_SEQ)]
 MAX_LOST = 1000
 MAX_LOST_BYTES = 8 * 1024 * 1024
 """A longer `lost.jsonl` is written anew with its last `MAX_LOST` lines."""
@@ -74,8 +77,8 @@ class LostEpisode(Message):
     replica_id: str
     generation: int
     task_id: str | None
-    step: int
-    last_seq: int
+    step: _Number
+    last_seq: _Number
     reason: str
     at: float
     by_policy: bool = False
@@ -118,7 +121,7 @@ class LostEpisode(Message):
 
 
 @dataclass(frozen=True, slots=True)
-class JournalEntry:
+class JournalEntry(Message):
     """One episode as it was given to its client."""
 
     episode_id: str
@@ -126,10 +129,11 @@ class JournalEntry:
     replica_id: str
     generation: int
     began_at: float
-    saved: SavedEpisode
+    saved: SavedEpisode = field(metadata={"key": "moment"})
     request: RequestMark | None = None
     parent: ParentInfo | None = None
     setup_warnings: tuple[SetupWarning, ...] = ()
+    version: Annotated[int, Bounds(ge=VERSION, le=VERSION)] = VERSION
 
     @classmethod
     def of(cls, episode: HostEpisode, mark: RequestMark | None) -> JournalEntry:
@@ -145,46 +149,6 @@ class JournalEntry:
             parent=episode.parent,
             setup_warnings=episode.setup_warnings,
         )
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return the JSON object. (The saved episode is called `moment` in files.)"""
-        return {
-            "version": VERSION,
-            "episode_id": self.episode_id,
-            "lease": self.lease,
-            "replica_id": self.replica_id,
-            "generation": self.generation,
-            "began_at": self.began_at,
-            "moment": self.saved.to_dict(),
-            "request": self.request.to_dict() if self.request is not None else None,
-            "parent": self.parent.to_dict() if self.parent is not None else None,
-            "setup_warnings": [warning.to_dict() for warning in self.setup_warnings],
-        }
-
-    @classmethod
-    def from_dict(cls, data: Any) -> JournalEntry:
-        """Read the JSON object.
-
-        Raises:
-            InvalidSavedEpisode: A field is missing, or the version is another.
-        """
-        if not isinstance(data, dict) or data.get("version") != VERSION:
-            raise InvalidSavedEpisode("not an episode of this version")
-        try:
-            request, parent = data["request"], data["parent"]
-            return cls(
-                episode_id=str(data["episode_id"]),
-                lease=str(data["lease"]),
-                replica_id=str(data["replica_id"]),
-                generation=int(data["generation"]),
-                began_at=float(data["began_at"]),
-                saved=SavedEpisode.from_dict(data["moment"]),
-                request=RequestMark.from_dict(request) if request is not None else None,
-                parent=ParentInfo.from_dict(parent) if parent is not None else None,
-                setup_warnings=tuple(map(SetupWarning.from_dict, data.get("setup_warnings", ()))),
-            )
-        except (KeyError, TypeError, ValueError, OverflowError) as error:
-            raise InvalidSavedEpisode(f"not an episode: {error}") from error
 
 
 @dataclass(frozen=True, slots=True)
@@ -247,7 +211,7 @@ class EpisodeJournal:
                 left.append(_read(folder))
             except FileNotFoundError:  # no client ever had it
                 shutil.rmtree(folder, ignore_errors=True)
-            except (OSError, ValueError, InvalidSavedEpisode) as error:
+            except (OSError, ValueError, RecursionError) as error:
                 log.warning("episode %s of a previous host agent cannot be read: %s", folder.name, error)
                 shutil.rmtree(folder, ignore_errors=True)
         return left, self._read_lost()
@@ -369,7 +333,7 @@ def _read(folder: Path) -> UnfinishedEpisode:
     path = folder / _EPISODE
     entry = JournalEntry.from_dict(json.loads(path.read_bytes()))
     if entry.episode_id != folder.name:
-        raise InvalidSavedEpisode("it is not the episode of its folder")
+        raise WireFormatError("it is not the episode of its folder")
     touched_at = path.stat().st_mtime
     progress = entry.saved.progress
     with contextlib.suppress(FileNotFoundError):

@@ -9,12 +9,23 @@ from __future__ import annotations
 import json
 import logging
 import os
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TextIO
 
 from osgym_host.whole_file import write_whole
+from osgym_protocol.codec import OMIT, Message
 
 log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class _Line(Message):
+    """One line: the last generation, a replica about to be made, or one of which nothing is left."""
+
+    generation: int | None = field(default=None, metadata=OMIT)
+    created: str | None = field(default=None, metadata=OMIT)
+    gone: str | None = field(default=None, metadata=OMIT)
 
 
 class ReplicaJournal:
@@ -45,11 +56,11 @@ class ReplicaJournal:
 
     def created(self, replica_id: str, generation: int) -> None:
         """Note that a replica is about to be made; called before the runtime is."""
-        self._write({"created": replica_id, "generation": generation})
+        self._write(_Line(generation, created=replica_id))
 
     def gone(self, replica_id: str) -> None:
         """Note that nothing of a replica is left."""
-        self._write({"gone": replica_id})
+        self._write(_Line(gone=replica_id))
 
     def close(self) -> None:
         """Close the file. Idempotent."""
@@ -57,9 +68,9 @@ class ReplicaJournal:
             self._file.close()
             self._file = None
 
-    def _write(self, entry: dict[str, object]) -> None:
+    def _write(self, line: _Line) -> None:
         if self._file is not None:
-            self._file.write(json.dumps(entry) + "\n")
+            self._file.write(json.dumps(line.to_dict()) + "\n")
 
 
 def _read(path: Path) -> tuple[int, tuple[str, ...]]:
@@ -69,21 +80,17 @@ def _read(path: Path) -> tuple[int, tuple[str, ...]]:
         lines = path.read_text(encoding="utf-8", errors="replace").splitlines()
     except FileNotFoundError:
         return 0, ()
-    for line in lines:
+    for text in lines:
         try:
-            entry = json.loads(line)
-        except ValueError:
+            line = _Line.from_dict(json.loads(text))
+        except (ValueError, RecursionError):
             log.warning("journal %s: skipped a torn line", path)
             continue
-        if not isinstance(entry, dict):
-            continue
-        number = entry.get("generation")
-        if isinstance(number, int):
-            generation = max(generation, number)
-        if isinstance(entry.get("created"), str):
-            alive[entry["created"]] = None
-        if isinstance(entry.get("gone"), str):
-            alive.pop(entry["gone"], None)
+        generation = max(generation, line.generation or 0)
+        if line.created is not None:
+            alive[line.created] = None
+        if line.gone is not None:
+            alive.pop(line.gone, None)
     return generation, tuple(alive)
 
 
