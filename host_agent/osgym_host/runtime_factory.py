@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from osgym_host.runtime_registry import load_runtime_kind, runtime_names
-from osgym_host.runtimes.base import Runtime, StartReport
+from osgym_host.runtimes.base import Runtime, RuntimeUnsupported, StartReport
 from osgym_host.runtimes.kind import ImageRef, RuntimeKind
 from osgym_host.settings import Settings
 from osgym_protocol.plugins import BrokenPlugin, PluginGroup
@@ -37,8 +37,18 @@ def make_runtime(settings: Settings, image: ImageRef | None = None) -> Runtime:
 
     Args:
         image: What will mostly be cloned; None where the runtime is only to clear leftovers.
+
+    Raises:
+        RuntimeUnsupported: The settings want a proxy that the runtime does not have.
     """
-    return runtime_kind(settings.runtime).make(settings, image)
+    kind = runtime_kind(settings.runtime)
+    if image is not None and not kind.has_proxy and (settings.web != "off" or settings.egress_by == "proxy"):
+        raise RuntimeUnsupported(
+            f"replicas of {settings.runtime} have no proxy "
+            f"(web {settings.web}, egress_by {settings.egress_by}).",
+            remedy="Use the runtime local, or leave web at off and egress_by at auto.",
+        )
+    return kind.make(settings, image)
 
 
 async def clear_leftovers(settings: Settings) -> StartReport:

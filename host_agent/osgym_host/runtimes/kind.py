@@ -33,9 +33,11 @@ class RuntimeKind(ABC):
 
     Attributes:
         settings_model: Settings of this runtime only. Users write them below its name: `NAME.setting`.
+        has_proxy: Replicas can connect by the host's proxy, as the settings `web` and `egress_by: proxy` ask.
     """
 
     settings_model: type[RuntimeSettings] = RuntimeSettings
+    has_proxy: bool = False
 
     @abstractmethod
     def find_image(self, settings: Settings) -> ImageRef:

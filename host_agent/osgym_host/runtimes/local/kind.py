@@ -24,6 +24,8 @@ from osgym_host.settings import Settings
 class LocalKind(RuntimeKind):
     """Replicas as namespaces of this machine's kernel."""
 
+    has_proxy = True
+
     def find_image(self, settings: Settings) -> ImageRef:
         """Look up the flavor, or the digest."""
         image = ImageStore(settings.data_dir).resolve(settings.image)

@@ -98,16 +98,7 @@ class QemuKind(RuntimeKind):
         return ImageRef(found, found.reference, screen, found.manifest.warm_apps)
 
     def make(self, settings: Settings, image: ImageRef | None) -> Runtime:
-        """Make the runtime, with the launcher and the network of the settings.
-
-        Raises:
-            RuntimeUnsupported: The settings want the proxy that machines do not have.
-        """
-        if image is not None and (settings.web != "off" or settings.egress_by == "proxy"):
-            raise RuntimeUnsupported(
-                f"machines of qemu have no proxy (web {settings.web}, egress_by {settings.egress_by}).",
-                remedy="Use the runtime local; qemu has egress with qemu.network: tap.",
-            )
+        """Make the runtime, with the launcher and the network of the settings."""
         own = _own(settings)
         snapshot = image.image if image is not None and isinstance(image.image, Snapshot) else None
         kvm = snapshot is not None and snapshot.manifest.shape.get("accel") == Accel.KVM
