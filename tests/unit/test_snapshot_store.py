@@ -24,7 +24,7 @@ from osgym_host.runtimes.qemu.golden.ram_file import (
 )
 from osgym_host.runtimes.qemu.machine.argv import Accel, Shape
 from osgym_host.runtimes.qemu.machine.host_checks import QemuFacts, reasons_against, shape_fields, shape_of
-from osgym_host.snapshotting.warmup import find_warmup, load_warmup
+from osgym_host.warmups import find_warmup, load_warmup
 
 MIB = 1 << 20
 

@@ -32,9 +32,8 @@ from osgym_host.images.progress import BakeProgress, ProgressDisplay
 from osgym_host.images.snapshots import DEFAULT_NAME, Snapshot, SnapshotStore
 from osgym_host.images.store import Image, ImageStore, default_data_dir
 from osgym_host.logs import escape_lines
-from osgym_host.snapshotting.build import SnapshotBuilder
-from osgym_host.snapshotting.request import SnapshotFailed, SnapshotRequest
-from osgym_host.snapshotting.warmup import Warmup, find_warmup, load_warmup
+from osgym_host.runtimes.qemu.snapshotting import SnapshotBuilder, SnapshotFailed, SnapshotRequest
+from osgym_host.warmups import Preparation, Warmup, find_warmup, load_warmup
 
 MIB = 1 << 20
 _RAM_MIB = {"small": 1024}
@@ -284,9 +283,8 @@ def snapshot(
         usual_ram_mib = _RAM_MIB.get(image.name, _OTHER_RAM_MIB) if hardware is None else hardware.ram_mib
         request = SnapshotRequest(
             image,
+            Preparation(_warmup(image, name, warmup), warm_apps),
             name,
-            _warmup(image, name, warmup),
-            warm_apps=warm_apps,
             ram_mib=ram_mib or usual_ram_mib,
             vcpus=vcpus or (1 if hardware is None else hardware.vcpus),
             accel=accel,

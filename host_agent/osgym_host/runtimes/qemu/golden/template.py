@@ -1,6 +1,6 @@
 """The machine that becomes a golden snapshot: booted with RAM of its own, stopped and taken apart.
 
-Who warms it up, and decides that it is ready, is above (`osgym_host.snapshotting`): that needs a client of
+Who warms it up, and decides that it is ready, is above (`runtimes.qemu.snapshotting`): that needs a client of
 the guest agent. Here are the machine's two ends: `boot` and `freeze`; and `wake`, the trial of what was
 made. All in one scratch folder, which becomes the snapshot's.
 """

@@ -7,14 +7,13 @@ import contextlib
 import hashlib
 import json
 import secrets
-import tempfile
 import time
 from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass
 from pathlib import Path
 
 from osgym_host.addresses import GuestAddress
-from osgym_host.core.warm_apps import parse_warm_apps
+from osgym_host.errors import OsgymHostError
 from osgym_host.guest_client import GuestClient, GuestError
 from osgym_host.images.content_store import NAME
 from osgym_host.images.disks.manifest import GuestKind
@@ -25,12 +24,8 @@ from osgym_host.images.snapshots import (
     SnapshotManifest,
     SnapshotStore,
 )
-from osgym_host.replicas.warming import open_app
-from osgym_host.runtimes.base import RuntimeFault
-from osgym_host.runtimes.qemu.cloning import IdentityRefused
 from osgym_host.runtimes.qemu.golden import (
     FrozenTemplate,
-    RamFileError,
     Template,
     TemplateFailed,
     trial_clone,
@@ -40,7 +35,6 @@ from osgym_host.runtimes.qemu.machine import (
     Launcher,
     MachineFailed,
     QemuFacts,
-    QmpError,
     Shape,
     ask_qemu,
     check_host,
@@ -49,33 +43,28 @@ from osgym_host.runtimes.qemu.machine import (
     shape_fields,
 )
 from osgym_host.runtimes.qemu.runner import ProcessLauncher
-from osgym_host.snapshotting.guest_preparation import (
-    COMMAND_TIMEOUT_S,
+from osgym_host.runtimes.qemu.snapshotting.guest_preparation import (
     IDLE_TIMEOUT_S,
     REST_TIMEOUT_S,
     TRIAL_TIMEOUT_S,
     forget_token,
     free_caches,
-    quoted_pattern,
     trim_disk,
     try_clone,
     wait_for_idle,
     wait_for_rest,
     warm_code_paths,
 )
-from osgym_host.snapshotting.machine import QUIET_S, agentless_client, copy_firmware, shape_of_disk
-from osgym_host.snapshotting.request import SnapshotFailed, SnapshotRequest, definition_key
-from osgym_host.snapshotting.warmup import Warmup
-from osgym_host.tasks.context import TaskContext
-from osgym_host.tasks.downloads import DownloadCache
-from osgym_host.tasks.errors import TaskError
-from osgym_host.tasks.policy import TaskPolicy
-from osgym_host.tasks.sandbox import Sandbox
-from osgym_host.tasks.setup import run_steps
+from osgym_host.runtimes.qemu.snapshotting.machine import (
+    QUIET_S,
+    agentless_client,
+    copy_firmware,
+    shape_of_disk,
+)
+from osgym_host.runtimes.qemu.snapshotting.request import SnapshotFailed, SnapshotRequest, definition_key
 
 READY_TIMEOUT_S = 600.0
 """For a boot under emulation on a busy machine; a quiet one needs 20 to 60 s."""
-WARMUP_TIMEOUT_S = 900.0
 TRIAL_QUIET_S = 0.3
 _TOKEN_BYTES = 32
 
@@ -138,9 +127,9 @@ class SnapshotBuilder:
         if not NAME.fullmatch(request.name):
             raise SnapshotFailed("request", f"not a name for a snapshot: {request.name!r}")
         kind = request.disk.manifest.guest
-        if kind is GuestKind.NONE and request.warmup is not None:
+        if kind is GuestKind.NONE and request.preparation.name:
             raise SnapshotFailed("request", f"{request.disk.name} has no agent inside to warm it up")
-        if kind is not GuestKind.OSGYM and request.warm_apps:
+        if kind is not GuestKind.OSGYM and request.preparation.warm_apps:
             raise SnapshotFailed(
                 "request", f"--warm-apps is for disks of ours, and {request.disk.name} is none"
             )
@@ -229,13 +218,9 @@ class SnapshotBuilder:
         """Bring the desktop into the state that clones start from."""
         if job.has_our_agent:
             await free_caches(guest, isolated=job.request.disk.manifest.session_isolated)
-        warmup = job.request.warmup
-        if warmup is not None:
-            self._enter(job, "warmup", warmup.name)
-            await self._warm_up(job, warmup, guest)
-        for app in parse_warm_apps(job.request.warm_apps):
-            self._enter(job, "open", app.program.name)
-            await open_app(guest, app, READY_TIMEOUT_S)
+        await job.request.preparation.carry_out(
+            guest, job.screen, lambda stage, what: self._enter(job, stage, what)
+        )
         await guest.observe()
         if job.has_our_agent:
             await guest.accessibility(timeout_s=60.0, deadline_s=40.0)  # of an emulated machine
@@ -259,21 +244,6 @@ class SnapshotBuilder:
             self._progress.note(f"it does not come to rest within {REST_TIMEOUT_S:.0f} s")
         elif job.has_our_agent and not await wait_for_idle(template.machine.pid):
             self._progress.note(f"something in it still wakes up after {IDLE_TIMEOUT_S:.0f} s")
-
-    async def _warm_up(self, job: _SnapshotBuild, warmup: Warmup, guest: GuestClient) -> None:
-        if warmup.read:
-            # Unmatched patterns stay as they are, and cat complains; that is no failure.
-            patterns = " ".join(quoted_pattern(pattern) for pattern in warmup.read)
-            script = f"cat -- {patterns} >/dev/null 2>&1; true"
-            await guest.run_bash_script(script, run_timeout_s=COMMAND_TIMEOUT_S)
-        with tempfile.TemporaryDirectory(prefix="osgym-warmup-") as scratch:
-            policy = TaskPolicy(allow_downloads=False)
-            async with Sandbox() as sandbox:
-                downloads = DownloadCache(Path(scratch), policy)
-                context = TaskContext(Path(scratch), policy, downloads, sandbox, job.screen)
-                deadline = asyncio.get_running_loop().time() + WARMUP_TIMEOUT_S
-                await run_steps(warmup.steps, warmup.name, guest, context, deadline, phase="warmup")
-        await guest.ready(timeout_s=60.0)
 
     async def _try(self, job: _SnapshotBuild) -> None:
         """Wake one clone; it must take an identity and show the desktop."""
@@ -305,17 +275,7 @@ class SnapshotBuilder:
         self._progress.stage(stage, what)
 
 
-_FAILURES = (
-    GuestError,
-    IdentityRefused,
-    MachineFailed,
-    OSError,
-    QmpError,
-    RamFileError,
-    RuntimeFault,
-    TaskError,
-    TemplateFailed,
-)
+_FAILURES = (OsgymHostError, OSError)
 
 
 @contextlib.asynccontextmanager
@@ -349,8 +309,8 @@ def _manifest(job: _SnapshotBuild, frozen: FrozenTemplate, build_s: float) -> Sn
         argv=frozen.argv,
         definition_key=job.key,
         kernel_digest=None if kernel is None else hashlib.sha256(kernel.read_bytes()).hexdigest(),
-        warmup=request.warmup.name if request.warmup is not None else "",
-        warm_apps=request.warm_apps,
+        warmup=request.preparation.name,
+        warm_apps=request.preparation.warm_apps,
         ram_mib=request.ram_mib,
         ram_data_bytes=frozen.ram_data_bytes,
         state_bytes=frozen.state_bytes,
@@ -362,6 +322,3 @@ def _manifest(job: _SnapshotBuild, frozen: FrozenTemplate, build_s: float) -> Sn
         build_s=round(build_s, 2),
         session_isolated=disk.manifest.session_isolated,
     )
-
-
-__all__ = ["SnapshotBuilder"]

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import secrets
-import shlex
 import time
 
 from osgym_host.addresses import GuestAddress
@@ -122,8 +121,3 @@ async def wait_for_idle(pid: int) -> bool:
         used = (time.clock_gettime(clock) - before) / _IDLE_WINDOW_S
         quiet = quiet + 1 if used <= IDLE_CPU else 0
     return True
-
-
-def quoted_pattern(pattern: str) -> str:
-    """Quote a pattern for the guest's shell, but for its wildcards."""
-    return "".join(part if part in "*?" else shlex.quote(part) for part in pattern)
