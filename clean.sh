@@ -5,4 +5,4 @@ set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")"
 osgym=.venv/bin/osgym
 [ -x "$osgym" ] || osgym=osgym
-exec "$osgym" clean "$@"
+exec "$osgym" host clean "$@"

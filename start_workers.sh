@@ -2,7 +2,7 @@
 # Runs the host agent on all ports of config.yaml, in the foreground.
 #   ./start_workers.sh           on all interfaces; needs OSGYM_ALLOWED_IPS or OSGYM_TOKEN
 #   ./start_workers.sh --local   on 127.0.0.1 only
-# Further arguments go to `osgym serve`. Stop it with Ctrl-C, or ./clean.sh from elsewhere.
+# Further arguments go to `osgym host serve`. Stop it with Ctrl-C, or ./clean.sh from elsewhere.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")"
 
@@ -17,5 +17,5 @@ done
 
 osgym=.venv/bin/osgym
 [ -x "$osgym" ] || osgym=osgym
-"$osgym" clean
-exec "$osgym" serve --config config.yaml --host "$host" ${arguments[@]+"${arguments[@]}"}
+"$osgym" host clean
+exec "$osgym" host serve --config config.yaml --host "$host" ${arguments[@]+"${arguments[@]}"}

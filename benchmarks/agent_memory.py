@@ -2,7 +2,7 @@
 
     python -m benchmarks.agent_memory                    # 15,000 episodes of one step each
 
-A real host agent (`osgym serve`) runs over replicas that answer at once and are none, so that an episode
+A real host agent (`osgym host serve`) runs over replicas that answer at once and are none, so that an episode
 takes milliseconds. For clients that repeat a create it remembers the last 4,096 (`requests.KEEP`): until
 there were so many it grows. Its resident memory, descriptors and threads are noted every `--every` episodes.
 The exit code is 1 when it holds more descriptors at the end, or grows by more than `--most-mib` in a thousand

@@ -36,7 +36,7 @@ class ServiceFailed(RuntimeError):
 def local_service(
     image: str = "full", settings: Mapping[str, str | int | float] | None = None, timeout_s: float = 60.0
 ) -> Iterator[tuple[str, int]]:
-    """Runs `osgym serve` on a free loopback port for the time of the block.
+    """Runs `osgym host serve` on a free loopback port for the time of the block.
 
     Yields:
         The service's URL and its process id.
@@ -73,9 +73,9 @@ def _wait_for_url(process: subprocess.Popen[bytes], log: Any, timeout_s: float) 
         if found := LISTENING.search(text):
             return found.group(1)
         if process.poll() is not None:
-            raise ServiceFailed(f"osgym serve ended with {process.returncode}:\n{text[-2000:]}")
+            raise ServiceFailed(f"osgym host serve ended with {process.returncode}:\n{text[-2000:]}")
         time.sleep(0.05)
-    raise ServiceFailed(f"osgym serve did not listen within {timeout_s} s:\n{text[-2000:]}")
+    raise ServiceFailed(f"osgym host serve did not listen within {timeout_s} s:\n{text[-2000:]}")
 
 
 def argument_parser(description: str | None, *, image: str = "", flavor: str = "") -> argparse.ArgumentParser:

@@ -5,7 +5,7 @@
 
 For each provider and market it plans three times: with the costly ends of all measured intervals and of spot
 price ranges, with the means, and with the cheap ends. The first is the figure; the others are its interval.
-Nothing is measured here: profiles come from `osgym calibrate`, prices from the catalogue with their dates.
+Nothing is measured here: profiles come from `osgym fleet fit`, prices from the catalogue with their dates.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Hosts of `fleet_hosts` with a host agent on each: what `fleet_roll` updates under load.
 
-The agent is the real one (`osgym serve`: API, TLS, token, pool, leases, drain), over replicas that have no
-desktop: each is a small server that speaks the guest protocol. It is started, restarted and asked by the
+The agent is the real one (`osgym host serve`: API, TLS, token, pool, leases, drain), over replicas that have
+no desktop: each is a small server that speaks the guest protocol. It is started, restarted and asked by the
 stand-in bootstrap below, in the same steps and with the same answers as the real one; `hold_drained`, which
 drains it, is the real one too. Run as `python -m benchmarks.fleet_agents serve …` it is that agent.
 """

@@ -9,7 +9,7 @@ window), then the tasks are solved by their oracles, with a pause for thinking b
 window). `--windows` takes some of them only. CPU time is that of the host agent and everything below it, so
 that other work on the machine does not count; memory is the PSS of what belongs to replicas, and with
 --host-memory also what MemAvailable lost, which counts the kernel's part but wants a quiet machine.
-`osgym calibrate` makes a workload profile of the file.
+`osgym fleet fit` makes a workload profile of the file.
 """
 
 from __future__ import annotations

@@ -34,7 +34,7 @@ from typing import Any
 from benchmarks.common import argument_parser, leak_rows, local_service, machine, save, summary
 from benchmarks.osworld_oracles import oracles
 from benchmarks.osworld_play import Case, Ended, State, Times, ended, play_ours, play_theirs
-from osgym_host.evals.jobs import find_task_files
+from osgym_cli.evals.jobs import find_task_files
 from osgym_host.images.store import ImageStore, default_data_dir
 from osgym_host.tasks.needs import Verdict, needs_of, programs_of
 from osgym_sdk import Client, OSGymError, Timeouts

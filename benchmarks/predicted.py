@@ -2,7 +2,7 @@
 
     python -m benchmarks.predicted load_curve.json load_curve_resets.json --fit-up-to 4
 
-Of files of `load_curve` only the rows of up to so many replicas are fitted, as `osgym calibrate` does it.
+Of files of `load_curve` only the rows of up to so many replicas are fitted, as `osgym fleet fit` does it.
 From that profile, and for the cores of the machine that the files are of, the model then says for every
 number of replicas: CPU time a second, steps a second, memory, and the 95th percentile of a step. The model
 knows the CPU work of a step only, so its percentile is that measured of the smallest number of replicas,

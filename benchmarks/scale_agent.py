@@ -1,8 +1,9 @@
 """A host agent over replicas that answer each step with a recorded frame after a fixed time.
 
-The agent is the real one (`osgym serve`: API, pool, leases, batches); a replica is a guest on a unix socket
-of the agent's own process that speaks the guest protocol. `python -m benchmarks.scale_agent serve …` is that
-agent; `SCALE_FRAMES` is the folder with the frames, `SCALE_STEP_MS` what a step takes.
+The agent is the real one (`osgym host serve`: API, pool, leases, batches); a replica is a guest on a unix
+socket of the agent's own process that speaks the guest protocol.
+`python -m benchmarks.scale_agent serve …` is that agent; `SCALE_FRAMES` is the folder with the frames,
+`SCALE_STEP_MS` what a step takes.
 """
 
 from __future__ import annotations

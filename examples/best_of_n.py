@@ -1,6 +1,6 @@
 """Best of n: forks in mid-episode against independent samples, at equal steps.
 
-    OSGYM_RUNTIME=qemu OSGYM_IMAGE=small osgym serve      # in another terminal: virtual machines
+    OSGYM_RUNTIME=qemu OSGYM_IMAGE=small osgym host serve      # in another terminal: virtual machines
     python examples/best_of_n.py --seeds 5
 
 Task, policy and the independent samples are those of ``tree_search.py``. Both arms take ``--samples`` times

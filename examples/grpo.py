@@ -1,6 +1,6 @@
 """GRPO on real desktops: groups of rollouts, their advantages, a small policy that gets better by reward.
 
-    osgym serve --image small                     # in another terminal
+    osgym host serve --image small                     # in another terminal
     pip install torch                             # the CPU build is enough
     python examples/grpo.py --seed 0 --minutes 12 --out out/grpo
 

@@ -1,6 +1,6 @@
 """Supervised fine-tuning from desktops: an oracle's trajectories, a data set, a small policy, its success.
 
-    osgym serve --image small                     # in another terminal
+    osgym host serve --image small                     # in another terminal
     pip install torch                             # the CPU build is enough
     python examples/sft.py --train 150 --test 40 --out out/sft
 

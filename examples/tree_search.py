@@ -1,6 +1,6 @@
 """Tree search over a real desktop: try several actions from where the episode is, go on from the best.
 
-    OSGYM_RUNTIME=qemu OSGYM_IMAGE=small osgym serve      # in another terminal: virtual machines
+    OSGYM_RUNTIME=qemu OSGYM_IMAGE=small osgym host serve      # in another terminal: virtual machines
     python examples/tree_search.py --seeds 5
 
 The task is to put a packing list in order, in a text editor. The policy knows a handful of actions (move a

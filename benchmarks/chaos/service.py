@@ -131,9 +131,9 @@ class Service:
             if LISTENING.search(said):
                 return
             if self.process.poll() is not None:
-                raise ServiceFailed(f"osgym serve ended with {self.process.returncode}:\n{said[-3000:]}")
+                raise ServiceFailed(f"osgym host serve ended with {self.process.returncode}:\n{said[-3000:]}")
             time.sleep(0.02)
-        raise ServiceFailed(f"osgym serve did not listen within {START_S:g} s:\n{said[-3000:]}")
+        raise ServiceFailed(f"osgym host serve did not listen within {START_S:g} s:\n{said[-3000:]}")
 
     def kill(self) -> None:
         """Kill it, and nothing else."""

@@ -1,6 +1,6 @@
 """Measure when the screen is final: `python -m benchmarks.settle run`, then `report`.
 
-It needs a host agent with the full image (`osgym serve`); nothing else should run on the machine.
+It needs a host agent with the full image (`osgym host serve`); nothing else should run on the machine.
 """
 
 from __future__ import annotations

@@ -14,7 +14,7 @@ from pathlib import Path
 import click
 from click_man.man import ManPage
 
-from osgym_host.cli.main import main as osgym
+from osgym_cli.main import main as osgym
 
 ROOT = Path(__file__).resolve().parents[2]
 MAN = ROOT / "build/man"
@@ -46,7 +46,7 @@ def man_page(context: click.Context) -> str:
     """What `man` shows of a command: its help in troff."""
     command = context.command
     made = ManPage(context.command_path)
-    made.version = version("osgym-host")
+    made.version = version("osgym-cli")
     made.short_help = _first_sentence(command)
     texts = (command.help or "", command.epilog or "")
     made.description = "\n\n".join(inspect.cleandoc(text.replace("\b", "")) for text in texts).strip()

@@ -33,7 +33,7 @@ def page() -> str:
         f"Of {about['title']} {about['version']}: {about['description']}",
         "How they work together is said in [protocols](../docs/protocol.md), what a scope is in "
         "[security](../docs/security.md#tokens-with-a-scope). The description itself is "
-        "`host_agent/openapi.json`; `osgym openapi` prints it.",
+        "`host_agent/openapi.json`; `osgym host openapi` prints it.",
     ]
     for tag, calls in by_tag.items():
         parts += [f"## {tag}", *calls]

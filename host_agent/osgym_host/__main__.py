@@ -1,4 +1,4 @@
-"""`python -m osgym_host` is the `osgym` command."""
+"""`python -m osgym_host serve` runs the host agent."""
 
 from osgym_host.cli.main import main
 

@@ -38,7 +38,7 @@ def held(path: Path) -> Iterator[None]:
         except BlockingIOError as error:
             raise AlreadyRunning(
                 f"a host agent (process {holder(path) or '?'}) already runs on {path.parent}; "
-                "`osgym clean` stops it"
+                "`osgym host clean` stops it"
             ) from error
         file.truncate(0)
         file.write(f"{os.getpid()}\n")

@@ -5,7 +5,7 @@
 #   bootstrap.sh pending         why `up service` would restart the agent, a line for each reason; changes nothing
 #   bootstrap.sh steps           the steps, and how many seconds each may take
 #   bootstrap.sh status          JSON: what is installed and whether it serves
-#   bootstrap.sh drain [OPTION…] no new episodes (`osgym drain`: --deadline-s N, --wait; --stop takes it back)
+#   bootstrap.sh drain [OPTION…] no new episodes (`osgym host drain`: --deadline-s N, --wait; --stop takes it back)
 #   bootstrap.sh down [--purge]  stops and removes everything that `up` made; --purge: images and data too
 #
 # Settings come from /etc/osgym/bootstrap.env (OSGYM_BOOTSTRAP_ENV), which holds no secret; the token is read
@@ -106,10 +106,12 @@ status() {
 
 # The token goes through the environment, which nobody but root can see.
 drain() {
-  local token
+  local token verb=(host drain --host)
+  # The agent that is about to be replaced may be of the release that knew another spelling.
+  "$opt/current/bin/osgym" "${verb[@]:0:2}" --help >/dev/null 2>&1 || verb=(drain --url)
   token=$(sed -n 's/^OSGYM_TOKEN=//p' "$etc/secret.env")
   [ ! -f "$tls/ca.pem" ] || export OSGYM_CA=$tls/ca.pem
-  OSGYM_TOKEN=$token exec "$opt/current/bin/osgym" drain --url "$(url)" "$@"
+  OSGYM_TOKEN=$token exec "$opt/current/bin/osgym" "${verb[@]}" "$(url)" "$@"
 }
 
 down() {

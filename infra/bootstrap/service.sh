@@ -84,7 +84,7 @@ start_alone() {
     # shellcheck source=/dev/null
     . "$etc/secret.env"
     exec setsid setpriv --reuid "$account" --regid "$account" --init-groups \
-      "$opt/current/bin/osgym" serve --config "$etc/agent.yaml"
+      "$opt/current/bin/python" -m osgym_host serve --config "$etc/agent.yaml"
   ) </dev/null >/var/log/osgym.log 2>&1 9>&- &
   echo $! > /run/osgym.pid
 }

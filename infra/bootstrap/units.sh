@@ -171,7 +171,7 @@ EnvironmentFile=$etc/secret.env
 Environment=OSGYM_DATA_DIR=$OSGYM_DATA
 $([ "$OSGYM_METRICS_TO" = none ] || echo RuntimeDirectory=osgym)
 ExecStopPost=-+$lib/make-room
-ExecStart=$opt/current/bin/osgym serve --config $etc/agent.yaml
+ExecStart=$opt/current/bin/python -m osgym_host serve --config $etc/agent.yaml
 ExecStop=-+$lib/going-down
 Restart=on-failure
 RestartSec=2

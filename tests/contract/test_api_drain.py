@@ -13,7 +13,7 @@ import pytest
 from click.testing import CliRunner
 from tests.support.fake_runtime import TASK, Served, Service, record, running_service, until
 
-from osgym_host.cli.drain import drain as drain_command
+from osgym_cli.drain import drain as drain_command
 from osgym_host.episodes.draining import DrainController
 from osgym_protocol.host_api import Notice
 from osgym_sdk import wire
@@ -199,10 +199,10 @@ async def test_stopping_is_not_undone(tmp_path: Path) -> None:
 
 
 def test_the_command(tmp_path: Path) -> None:
-    """`osgym drain`: says what is, waits until the host is empty, takes it back."""
+    """`osgym host drain`: says what is, waits until the host is empty, takes it back."""
     run = CliRunner()
     with Served(tmp_path, warm=1, max_replicas=2, drain_margin_s=0) as served:
-        url = ("--url", served.urls[0])
+        url = ("--host", served.urls[0])
         body = {"request_id": "q", "lease_ttl_s": 60}
         httpx.post(f"{served.urls[0]}/v1/episodes", json=body, timeout=20).raise_for_status()
         begun = run.invoke(drain_command, [*url])

@@ -147,7 +147,7 @@ async def test_the_committed_openapi_is_true(service: Service) -> None:
     """`host_agent/openapi.json` is what the service says and the command prints; every call is in it."""
     schema = (await service.http.get("/openapi.json")).json()
     committed = json.loads((ROOT / "host_agent" / "openapi.json").read_text())
-    assert schema == committed, "write it anew: osgym openapi > host_agent/openapi.json"
+    assert schema == committed, "write it anew: osgym host openapi > host_agent/openapi.json"
     printed = CliRunner().invoke(openapi, catch_exceptions=False)
     assert json.loads(printed.output) == committed
     calls = {f"{method.upper()} {path}" for path, item in schema["paths"].items() for method in item}

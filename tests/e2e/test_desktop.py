@@ -262,9 +262,9 @@ def test_ps_and_shot(host: HostProcess, tmp_path: Any) -> None:
     """The commands show what runs, and a picture of it."""
     host.wait_ready(1)
     replica = host.replicas("ready")[0]["replica_id"]
-    listed = osgym("ps", "--url", host.url)
+    listed = osgym("replica", "ls", "--host", host.url)
     assert listed.returncode == 0 and replica in listed.stdout
     out = tmp_path / "shot.png"
-    shot = osgym("shot", replica, str(out), "--url", host.url)
+    shot = osgym("replica", "screenshot", replica, str(out), "--host", host.url)
     assert shot.returncode == 0, shot.stderr
     assert out.read_bytes()[:4] == b"\x89PNG"

@@ -1,4 +1,4 @@
-"""`osgym eval` as a user runs it: real desktops, models' APIs on loopback, what it prints and leaves."""
+"""`osgym eval run` as a user runs it: real desktops, models' APIs on loopback, what it prints and leaves."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ from click.testing import CliRunner
 from tests.support.host_process import OSGYM, HostProcess, osgym, wait_until
 from tests.support.model_api import KEY, Asked, ModelApi, serving_models, status
 
-from osgym_host.cli.main import main
-from osgym_host.evals.rows import read_rows
+from osgym_cli.evals.rows import read_rows
+from osgym_cli.main import main
 from osgym_host.tasks.shipped import ShippedTask, load_shipped
 from osgym_sdk.grammars import Context, render
 
@@ -53,14 +53,14 @@ def evaluate(
 ) -> subprocess.CompletedProcess[str]:
     """Run the command to its end."""
     return osgym(
-        "eval", *args, "--agent", "openai", "--model", "m", "--base-url", f"{base}/v1", "--host", host,
+        "eval", "run", *args, "--agent", "openai", "--model", "m", "--base-url", f"{base}/v1", "--host", host,
         "--out", str(out), OPENAI_API_KEY=KEY, timeout_s=timeout_s,
     )  # fmt: skip
 
 
 def in_process(code: int, *args: str) -> str:
     """Run the command in this process; give what it prints."""
-    result = CliRunner().invoke(main, ["eval", *args])
+    result = CliRunner().invoke(main, ["eval", "run", *args])
     assert result.exit_code == code, result.output
     return result.output
 
@@ -125,7 +125,8 @@ def test_ctrl_c_leaves_a_report(host: HostProcess, tmp_path: Path) -> None:
     held = threading.Event()
     held.set()
     api = ModelApi(by_oracle, hold=held)
-    argv = [OSGYM, "eval", str(TASKS / "os" / "no-photoshop.json"), "--repeat", "3", "--concurrency", "1",
+    argv = [OSGYM, "eval", "run", str(TASKS / "os" / "no-photoshop.json"),
+            "--repeat", "3", "--concurrency", "1",
             "--agent", "openai", "--model", "m", "--host", host.url, "--out", str(out)]  # fmt: skip
     with serving_models(api) as base:
         env = {**os.environ, "OPENAI_API_KEY": KEY, "OPENAI_BASE_URL": f"{base}/v1"}
@@ -154,7 +155,8 @@ def test_a_policy_of_the_users_own(host: HostProcess, tmp_path: Path) -> None:
         "def make(answer):\n"
         "    return lambda obs, task, step: answer\n"
     )  # fmt: skip
-    argv = [OSGYM, "eval", str(TASKS / "os" / "no-photoshop.json"), "--agent", "mine:make", "--agent-arg",
+    argv = [OSGYM, "eval", "run", str(TASKS / "os" / "no-photoshop.json"),
+            "--agent", "mine:make", "--agent-arg",
             "answer=FAIL", "--host", host.url, "--out", "run"]  # fmt: skip
     done = subprocess.run(argv, capture_output=True, text=True, cwd=tmp_path, timeout=90, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
@@ -165,7 +167,7 @@ def test_nobody_serves(tmp_path: Path) -> None:
     """It says how to start a host agent."""
     args = ["--agent", "chat", "--model", "m", "--prompt", "qwen", "--host", "http://127.0.0.1:9"]
     printed = in_process(1, str(TASKS / "os"), *args, "--out", str(tmp_path / "run"))
-    assert "osgym serve" in printed and "--fleet" in printed
+    assert "osgym host serve" in printed and "--fleet" in printed
 
 
 WRONG = {

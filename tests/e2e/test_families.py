@@ -1,4 +1,4 @@
-"""`osgym tasks` on real desktops: a proof, what is trained on after it, variations, oracles that point."""
+"""`osgym task family` on real desktops: a proof, what is trained on after it, variations, pointing."""
 
 from __future__ import annotations
 

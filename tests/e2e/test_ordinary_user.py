@@ -104,7 +104,7 @@ def _give_python(account: Account) -> list[str]:
     root = Path(__file__).parents[2]
     code = account.home / "code"
     shutil.copytree(site.getsitepackages()[0], code, ignore=shutil.ignore_patterns("__editable__*", "mypy*"))
-    for package in ("host_agent/osgym_host", "sdk/osgym_sdk", "protocol/osgym_protocol"):
+    for package in ("host_agent/osgym_host", "protocol/osgym_protocol"):
         shutil.copytree(root / package, code / Path(package).name)
     venv = account.home / "venv"
     subprocess.run([candidate, "-m", "venv", "--without-pip", str(venv)], check=True, cwd="/")

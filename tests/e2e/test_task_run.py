@@ -11,10 +11,10 @@ import pytest
 from click.testing import CliRunner
 from tests.support.host_process import HostProcess, osgym
 
-from osgym_host.cli.main import main
-from osgym_host.evals.jobs import Job
-from osgym_host.evals.rows import read_rows
-from osgym_host.evals.scripted import NoScript, by_chance, marked, script_of
+from osgym_cli.evals.jobs import Job
+from osgym_cli.evals.rows import read_rows
+from osgym_cli.evals.scripted import NoScript, by_chance, marked, script_of
+from osgym_cli.main import main
 from osgym_protocol.actions import parse_actions
 
 SCREEN = (1920, 1080)

@@ -1,4 +1,4 @@
-"""`osgym events`, `osgym top`, `osgym support-bundle` against a running service (over fake replicas)."""
+"""`osgym host events`, `top` and `support-bundle` against a running service (over fake replicas)."""
 
 from __future__ import annotations
 
@@ -37,22 +37,22 @@ def test_events_are_lines_and_objects(served: Served) -> None:
     """The newest of what happened; nothing of a task's name reaches the terminal."""
     env = {"OSGYM_HOSTS": served.urls[0]}
     with Client(served.urls[0]) as client, client.episode({**TASK, "id": HOSTILE}):
-        lines = osgym("events", **env).stdout.splitlines()
-        rows = [json.loads(line) for line in osgym("events", "--json", **env).stdout.splitlines()]
+        lines = osgym("host", "events", **env).stdout.splitlines()
+        rows = [json.loads(line) for line in osgym("host", "events", "--json", **env).stdout.splitlines()]
     assert len(lines) == len(rows) > 3
     assert not any("\x1b" in line for line in lines)
     assert any(
         re.match(r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d  episode +\S+ +active +replica=", line) for line in lines
     )
-    newest = osgym("events", "-n", "2", **env).stdout.splitlines()
+    newest = osgym("host", "events", "-n", "2", **env).stdout.splitlines()
     assert len(newest) == 2
-    assert osgym("events", "-n", "0", **env).stdout == ""
+    assert osgym("host", "events", "-n", "0", **env).stdout == ""
 
 
 @pytest.mark.filterwarnings("ignore:unclosed:ResourceWarning")
 def test_events_are_followed_over_a_restart(tmp_path: Path) -> None:
     """It waits for a host that is away, and goes on with its new count; Ctrl-C is 130."""
-    argv = [OSGYM, "events", "-f", "--json", "-n", "0"]
+    argv = [OSGYM, "host", "events", "-f", "--json", "-n", "1"]
     with contextlib.ExitStack() as ends:
         with Served(tmp_path / "one") as first:
             port = int(first.urls[0].rpartition(":")[2])
@@ -60,7 +60,8 @@ def test_events_are_followed_over_a_restart(tmp_path: Path) -> None:
             pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
             following = ends.enter_context(subprocess.Popen(argv, env=env, text=True, **pipes))
             ends.callback(following.kill)
-            time.sleep(1)
+            assert following.stdout is not None
+            following.stdout.readline()  # the newest event before: from now on none is missed
             with Client(first.urls[0]) as client, client.episode(TASK) as episode:
                 seen = _until(following.stdout, "episode_id", episode.episode_id)
             assert seen["state"] == "active"
@@ -89,9 +90,9 @@ def test_top_once_shows_hosts_and_desktops(served: Served) -> None:
     """A host that does not answer is a row, and the exit code says so; task names move no cursor."""
     url = served.urls[0]
     with Client(url) as client, client.episode({**TASK, "id": HOSTILE}) as episode:
-        alone = osgym("top", "--once", COLUMNS="200", OSGYM_HOSTS=url)
-        both = osgym("top", "--once", "--url", f"{url},http://127.0.0.1:9", COLUMNS="200")
-        raw = json.loads(osgym("top", "--json", OSGYM_HOSTS=url).stdout)
+        alone = osgym("host", "top", "--once", COLUMNS="200", OSGYM_HOSTS=url)
+        both = osgym("host", "top", "--once", "--host", f"{url},http://127.0.0.1:9", COLUMNS="200")
+        raw = json.loads(osgym("host", "top", "--json", OSGYM_HOSTS=url).stdout)
     assert alone.returncode == 0, alone.stderr
     assert "serving" in alone.stdout and episode.replica_id in alone.stdout
     assert "\x1b" not in alone.stdout and "\\x1b[2J[bold]" in alone.stdout
@@ -103,7 +104,7 @@ def test_top_refreshes_in_a_terminal(served: Served) -> None:
     """It shows a new episode by itself, and Ctrl-C gives the screen back."""
     terminal, theirs = pty.openpty()
     env = {**os.environ, "OSGYM_HOSTS": served.urls[0], "TERM": "xterm", "COLUMNS": "160", "LINES": "40"}
-    argv = [OSGYM, "top", "--every", "0.5"]
+    argv = [OSGYM, "host", "top", "--every", "0.5"]
     try:
         with subprocess.Popen(argv, env=env, stdin=theirs, stdout=theirs, stderr=theirs) as process:
             try:
@@ -136,7 +137,7 @@ def test_a_bundle_has_what_helps_and_no_secret(served: Served, tmp_path: Path) -
     env = {"OSGYM_HOSTS": served.urls[0], "OSGYM_TOKEN": "t0ken-of-somebody", "DB_PASSWORD": secret}
     env["HTTPS_PROXY_NOTE"] = "http://me:hidden@proxy:3128"
     with Client(served.urls[0]) as client, client.episode({**TASK, "id": f"x-{secret}"}):
-        done = osgym("support-bundle", "--log-hours", "0.1", "-o", str(file), **env)
+        done = osgym("host", "support-bundle", "--log-hours", "0.1", "-o", str(file), **env)
     assert done.returncode == 0, done.stderr
     assert done.stdout.strip() == str(file) and file.stat().st_mode & 0o777 == 0o600
     with tarfile.open(file) as archive:
@@ -178,19 +179,19 @@ def test_a_shell_completes_commands_and_options() -> None:
         )
         return done.stdout.split()
 
-    assert completed("su", 1) == ["support-bundle"]
-    assert "--follow" in completed("events --", 2)
+    assert completed("host su", 2) == ["support-bundle"]
+    assert "--follow" in completed("host events --", 3)
 
 
 def test_a_bundle_without_a_host_says_so(tmp_path: Path) -> None:
     """It is made all the same: somebody whose agent does not start needs it most."""
     file = tmp_path / "bundle.tar.gz"
-    done = osgym("support-bundle", "-o", str(file), OSGYM_HOSTS="http://127.0.0.1:9", OSGYM_RAM="no")
+    done = osgym("host", "support-bundle", "-o", str(file), OSGYM_HOSTS="http://127.0.0.1:9", OSGYM_RAM="no")
     assert done.returncode == 0, done.stderr
     with tarfile.open(file) as archive:
         names = {name.rpartition("/")[2] for name in archive.getnames()}
     assert {"host.json.error", "versions.json", "doctor.json"} <= names
     nowhere = osgym(
-        "support-bundle", "-o", str(tmp_path / "no" / "x.tar.gz"), OSGYM_HOSTS="http://127.0.0.1:9"
+        "host", "support-bundle", "-o", str(tmp_path / "no" / "x.tar.gz"), OSGYM_HOSTS="http://127.0.0.1:9"
     )
     assert nowhere.returncode == 1 and "cannot be written" in nowhere.stderr

@@ -73,7 +73,7 @@ async def played(host: HostProcess) -> str:
 async def test_an_episode_is_scrubbed_compared_and_downloaded(
     page: Page, recording: tuple[HostProcess, bool], chromium_root: Path | None, tmp_path: Path
 ) -> None:
-    """Every step with what the model said; what `osgym replay` makes of it opens without the host."""
+    """Every step with what the model said; what `osgym data replay` makes of it opens without the host."""
     host, kept = recording
     episode_id = await played(host)
     await page.run(f"location.hash = '#/episode/{episode_id}?step=1'")

@@ -1,4 +1,4 @@
-"""README.md, docs/agents.md, docs/reach.md: every block of Python and `osgym eval` in them runs as it stands.
+"""README.md, docs/agents.md, docs/reach.md: every block of Python and `osgym eval run` runs as it stands.
 
 What a block leaves to its reader (an open client, a task, a policy) is put around it; addresses are ours.
 """
@@ -155,10 +155,10 @@ with Client() as client:
 def test_every_line_of_osgym_eval_runs(models: Models, tmp_path: Path) -> None:
     """In the order of the page; the policy of one's own is a file beside the tasks."""
     (text,) = re.findall(
-        r"## osgym eval\n```\n(.*?)```", (ROOT / "docs/agents.md").read_text("utf-8"), re.DOTALL
+        r"## osgym eval run\n```\n(.*?)```", (ROOT / "docs/agents.md").read_text("utf-8"), re.DOTALL
     )
     lines = [shlex.split(line) for line in text.splitlines()]
-    assert lines[0] == ["osgym", "serve"] and len(lines) == 7
+    assert lines[0] == ["osgym", "host", "serve"] and len(lines) == 7
     tasks_in(tmp_path)
     (tmp_path / "my_policies.py").write_text(
         "def make(temperature):\n    assert temperature == 0.2\n    return lambda obs, task, step: None\n"

@@ -41,7 +41,7 @@ def hosts(tmp_path: Path) -> Iterator[list[Served]]:
 @contextlib.asynccontextmanager
 async def serving(urls: str, *options: str, token: str = TOKEN) -> AsyncIterator[str]:
     """`osgym fleet dashboard` as a process; gives its address, and ends it in order."""
-    command = (sys.executable, "-m", "osgym_host", "fleet", "dashboard", "--port", "0", "--hosts", urls)
+    command = (sys.executable, "-m", "osgym_cli", "fleet", "dashboard", "--port", "0", "--hosts", urls)
     process = await asyncio.create_subprocess_exec(
         *command, *options, env={"OSGYM_TOKEN": token, "PATH": "/usr/bin"}, stdout=asyncio.subprocess.PIPE
     )
@@ -265,7 +265,7 @@ async def test_with_a_token_that_only_looks_it_only_looks(chromium_root: Path | 
 
 async def test_from_afar_it_needs_a_token() -> None:
     """Refused before anything is bound; the exit code is that of wrong usage."""
-    command = (sys.executable, "-m", "osgym_host", "fleet", "dashboard", "--bind", "0.0.0.0")
+    command = (sys.executable, "-m", "osgym_cli", "fleet", "dashboard", "--bind", "0.0.0.0")
     process = await asyncio.create_subprocess_exec(
         *command, "--hosts", "http://127.0.0.1:1", stderr=asyncio.subprocess.PIPE
     )

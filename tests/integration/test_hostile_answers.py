@@ -87,7 +87,7 @@ def turns_ms(monkeypatch: pytest.MonkeyPatch) -> list[float]:
 
 @pytest.fixture(autouse=True, scope="module")
 def memory_as_in_the_host_agent() -> None:
-    """`osgym serve` does it first of all."""
+    """`osgym host serve` does it first of all."""
     give_back_large_blocks()
 
 

@@ -31,7 +31,7 @@ PAGE = ROOT / "docs" / "start.md"
 def own_host(small_image: Image, tmp_path_factory: pytest.TempPathFactory) -> Iterator[HostProcess]:
     """A host agent as the page starts it, but on a free port."""
     (_, serve) = (block.text for block in sections(PAGE.read_text("utf-8"))["A host"])
-    assert "osgym serve --set image=small --set trajectory=frames" in serve
+    assert "osgym host serve --set image=small --set trajectory=frames" in serve
     folder = tmp_path_factory.mktemp("newcomer")
     with running_host(f"new-{os.getpid()}", log_dir=folder, settings=("trajectory=frames",)) as running:
         yield running
@@ -123,7 +123,7 @@ async def test_broken_and_shown(
         await page.until("document.querySelector('.tile img:not([hidden])') !== null")
         await page.click(".tile:has(img:not([hidden]))")
         await page.until("document.querySelector('.steps')?.innerText.includes('click')")
-        rows = (await asyncio.to_thread(osgym, "ps", OSGYM_HOSTS=own_host.url)).stdout.splitlines()
+        rows = (await asyncio.to_thread(osgym, "replica", "ls", OSGYM_HOSTS=own_host.url)).stdout.splitlines()
         pid = rows[0].split().index("PID")
         (leased,) = [line.split() for line in rows if " leased " in line]
         os.kill(int(leased[pid]), signal.SIGKILL)
@@ -137,7 +137,7 @@ async def test_broken_and_shown(
     file = tmp_path / "first.html"
     (command,) = (block.text for block in sections(PAGE.read_text("utf-8"))["Show it to somebody"])
     words = [{"EPISODE": name[1], "first.html": str(file)}.get(word, word) for word in command.split()]
-    assert words[:3] == ["osgym", "replay", name[1]] and words[-1] == str(file)
+    assert words[:4] == ["osgym", "data", "replay", name[1]] and words[-1] == str(file)
     shown = await asyncio.to_thread(osgym, *words[1:])
     assert shown.returncode == 0, shown.stderr
     folder = tmp_path / "mail"

@@ -157,7 +157,7 @@ async def _ready(http: httpx.AsyncClient, urls: tuple[str, ...]) -> None:
 
 @contextlib.contextmanager
 def host_process(name: str, notices: str, metadata: FakeMetadata, tmp_path: Path) -> Iterator[HostProcess]:
-    """`osgym serve` over fake replicas that are processes, told of notices."""
+    """`osgym host serve` over fake replicas that are processes, told of notices."""
     data_dir = Path(tempfile.mkdtemp(prefix="osgym-"))  # short: unix sockets are in it
     own = ("ram_reserve_mib=0", "replica_ram_mib=64", "disk_reserve_mib=0", f"drain_margin_s={MARGIN_S}")
     host = start_host(

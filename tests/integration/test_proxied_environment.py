@@ -26,12 +26,12 @@ from osgym_sdk.agents._server import ModelServer, ServerOptions
 ELSEWHERE = "http://desk.example:20000"
 """A name that nobody resolves: only a proxy gets there."""
 COMMANDS = (
-    ["ps"],
-    ["top", "--once"],
-    ["events", "-n", "1"],
+    ["replica", "ls"],
+    ["host", "top", "--once"],
+    ["host", "events", "-n", "1"],
     ["checkpoint", "ls"],
-    ["drain", "--stop"],
-    ["shot", "REPLICA", "FILE"],
+    ["host", "drain", "--stop"],
+    ["replica", "screenshot", "REPLICA", "FILE"],
 )
 
 
@@ -65,7 +65,7 @@ def test_a_support_bundle_has_the_answers_of_this_machine(
 ) -> None:
     """Each of them, and the proxy none."""
     file = tmp_path / "bundle.tar.gz"
-    done = osgym("support-bundle", "-o", str(file), OSGYM_HOSTS=served.urls[0], **proxy.environment())
+    done = osgym("host", "support-bundle", "-o", str(file), OSGYM_HOSTS=served.urls[0], **proxy.environment())
     assert done.returncode == 0, done.stderr
     with tarfile.open(file) as archive:
         names = {Path(name).name for name in archive.getnames()}
@@ -73,7 +73,7 @@ def test_a_support_bundle_has_the_answers_of_this_machine(
     assert proxy.heads == []
 
 
-@pytest.mark.parametrize("command", [["ps"], ["top", "--once"]], ids=lambda command: command[0])
+@pytest.mark.parametrize("command", [["replica", "ls"], ["host", "top", "--once"]], ids=" ".join)
 def test_a_hosts_token_goes_to_no_proxy_that_was_not_meant_for_it(
     command: list[str], proxy: RecordingProxy
 ) -> None:

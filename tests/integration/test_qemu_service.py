@@ -97,12 +97,12 @@ def test_machines_and_their_episodes_outlive_a_killed_host_agent(
 def test_clean_takes_away_what_a_killed_host_agent_left(
     small_snapshot: Snapshot, instance: str, tmp_path: Path
 ) -> None:
-    """`osgym clean` finds the machines by their records, though no agent runs."""
+    """`osgym host clean` finds the machines by their records, though no agent runs."""
     host = start_host(instance, log_dir=tmp_path, warm=2, settings=MACHINES)
     host.replicas()
     host.process.kill()
     host.process.wait(10)
-    cleaned = osgym("clean", "--instance", instance)
+    cleaned = osgym("host", "clean", "--instance", instance)
     assert cleaned.returncode == 0, cleaned.stderr
     assert "removed" in cleaned.stdout
     host.assert_nothing_left()
@@ -111,8 +111,9 @@ def test_clean_takes_away_what_a_killed_host_agent_left(
 def test_what_is_missing_is_named(instance: str) -> None:
     """No snapshot of that name, a size it was not frozen at: the command that makes it."""
     missing = osgym(
-        "serve", "--runtime", "qemu", "--image", "small", "--port", "0", "--set", "qemu.snapshot=nonesuch"
-    )
+        "host", "serve", "--runtime", "qemu", "--image", "small", "--port", "0",
+        "--set", "qemu.snapshot=nonesuch",
+    )  # fmt: skip
     assert missing.returncode == 3
     assert "osgym image snapshot small --name nonesuch" in missing.stderr
 
@@ -120,6 +121,6 @@ def test_what_is_missing_is_named(instance: str) -> None:
 def test_a_size_that_was_not_frozen_is_refused(small_snapshot: Snapshot, instance: str) -> None:
     """The desktop of a clone has the size of its snapshot."""
     arguments = ["--runtime", "qemu", "--image", "small", "--port", "0", "--set", "screen=1000x700"]
-    refused = osgym("serve", *arguments)
+    refused = osgym("host", "serve", *arguments)
     assert refused.returncode == 3
     assert "1920x1080" in refused.stderr

@@ -37,7 +37,7 @@ async def test_one_trains_one_looks_one_is_revoked(
     )
     try:
         for token, code in ((observe, 1), (run, 1), (admin, 0)):
-            done = osgym("drain", "--stop", "--url", host.url, OSGYM_TOKEN=token)
+            done = osgym("host", "drain", "--stop", "--host", host.url, OSGYM_TOKEN=token)
             assert done.returncode == code, done.stderr
             assert ("needs a token of the scope admin" in done.stderr) == (code == 1)
         async with AsyncClient(host.url, token=observe) as looking:

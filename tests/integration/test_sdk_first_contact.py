@@ -47,7 +47,7 @@ async def test_nothing_listens_is_said_at_once_with_the_remedy(unused_port: int)
     """Not after ten seconds of retries, and not as an errno; also in a batch, which repeats nothing."""
     began = time.monotonic()
     async with AsyncClient(f"http://127.0.0.1:{unused_port}") as client:
-        with pytest.raises(HostUnreachable, match=r"nothing listens at .*osgym serve.*--port") as caught:
+        with pytest.raises(HostUnreachable, match=r"nothing listens at .*osgym host serve.*--port") as caught:
             await client.episode().start()
         assert caught.value.host == f"http://127.0.0.1:{unused_port}"
         [result] = [r async for r in client.run([None], lambda obs, task, step: None)]
@@ -88,7 +88,7 @@ async def test_something_else_that_answers_is_said_at_once(handle: Handler, said
     async with answering(handle) as url, AsyncClient(url) as client:
         with pytest.raises(HostUnreachable, match=said) as caught:
             await client.episode().start()
-        assert "osgym serve" in caught.value.message and "\n" not in caught.value.message
+        assert "osgym host serve" in caught.value.message and "\n" not in caught.value.message
         [state] = (await client.host_states()).values()
         assert isinstance(state, HostUnreachable) and state.message == caught.value.message
     assert time.monotonic() - began < 3

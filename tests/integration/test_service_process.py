@@ -51,25 +51,25 @@ def instance(request: pytest.FixtureRequest) -> Iterator[str]:
 def test_ps_and_shot_show_the_replicas(host: HostProcess, tmp_path: Path) -> None:
     """The table has every replica with its memory; the picture is the desktop's."""
     wait_until(lambda: all(r["pss_mib"] for r in host.replicas("ready")), 20, "memory measured")
-    listed = osgym("ps", "--url", host.url, "--json")
+    listed = osgym("replica", "ls", "--host", host.url, "--json")
     rows = json.loads(listed.stdout)
     assert len(rows) >= 2
     assert all(20 < row["pss_mib"] < 1000 for row in rows if row["state"] == "ready")
-    table = osgym("ps", "--url", host.url).stdout
+    table = osgym("replica", "ls", "--host", host.url).stdout
     assert all(row["replica_id"] in table for row in rows)
     assert "MiB" in table
     out = tmp_path / "out.png"
-    shot = osgym("shot", rows[0]["replica_id"], str(out), "--url", host.url)
+    shot = osgym("replica", "screenshot", rows[0]["replica_id"], str(out), "--host", host.url)
     assert shot.returncode == 0, shot.stderr
     with Picture.open(out) as picture:
         assert picture.size == (1920, 1080)
         assert len(picture.convert("RGB").getcolors(1 << 24) or []) > 100
-    wrong = osgym("shot", "nope", str(out), "--url", host.url)
+    wrong = osgym("replica", "screenshot", "nope", str(out), "--host", host.url)
     assert wrong.returncode != 0
     assert "no such replica" in wrong.stderr
-    unreachable = osgym("ps", "--url", "http://127.0.0.1:9")
+    unreachable = osgym("replica", "ls", "--host", "http://127.0.0.1:9")
     assert unreachable.returncode != 0
-    assert "osgym serve" in unreachable.stderr
+    assert "osgym host serve" in unreachable.stderr
 
 
 def test_exit_codes_say_what_is_wrong(small_image: Image, host: HostProcess, instance: str) -> None:
@@ -85,7 +85,7 @@ def test_exit_codes_say_what_is_wrong(small_image: Image, host: HostProcess, ins
     for arguments, code, said in cases:
         port = [] if "--port" in arguments else ["--port", "0"]
         image = [] if "--image" in arguments else ["--image", "small"]
-        ended = osgym("serve", *image, *port, *arguments)
+        ended = osgym("host", "serve", *image, *port, *arguments)
         assert (ended.returncode, said in ended.stderr) == (code, True), (arguments, ended)
 
 
@@ -114,7 +114,7 @@ def test_clean_stops_this_agent_and_no_other(small_image: Image, instance: str, 
     with running_host(f"beside-{instance}", log_dir=tmp_path, warm=1) as beside:
         one = start_host(instance, log_dir=tmp_path, warm=1)
         one.replicas()
-        cleaned = osgym("clean", "--instance", instance)
+        cleaned = osgym("host", "clean", "--instance", instance)
         assert cleaned.returncode == 0, cleaned.stderr
         assert f"process {one.process.pid}" in cleaned.stdout
         assert one.process.wait(10) == 0
@@ -124,9 +124,9 @@ def test_clean_stops_this_agent_and_no_other(small_image: Image, instance: str, 
         killed.replicas()
         killed.process.kill()
         killed.process.wait(10)
-        assert osgym("clean", "--instance", instance).returncode == 0
+        assert osgym("host", "clean", "--instance", instance).returncode == 0
         killed.assert_nothing_left()
-        assert osgym("clean", "--instance", instance).stdout == ""
+        assert osgym("host", "clean", "--instance", instance).stdout == ""
         assert beside.replicas("ready")
 
 

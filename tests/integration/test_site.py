@@ -95,7 +95,7 @@ def test_a_link_that_leads_nowhere_is_named() -> None:
 def test_man_has_a_page_for_each_command(tmp_path: Path) -> None:
     """Named as git names its own; the first one lists the others."""
     written = {path.name for path in commands.write_man_pages(tmp_path)}
-    assert {"osgym.1", "osgym-serve.1", "osgym-settle-calibrate.1"} <= written
+    assert {"osgym.1", "osgym-host-serve.1", "osgym-settle-calibrate.1"} <= written
     first = (tmp_path / "osgym.1").read_text()
-    assert first.startswith(".TH") and "desktops" in first and "serve" in first
-    assert "Examples:" in (tmp_path / "osgym-ps.1").read_text()
+    assert first.startswith(".TH") and "desktops" in first and "host" in first
+    assert "Examples:" in (tmp_path / "osgym-replica-ls.1").read_text()

@@ -104,7 +104,7 @@ def test_without_a_word_of_it_there_are_no_spans() -> None:
         exporter_of({"OTEL_TRACES_EXPORTER": "zipkin"})
     with pytest.raises(ConfigError, match="http/protobuf or grpc"):
         tracing.request_tracer({"OTEL_TRACES_EXPORTER": "otlp", "OTEL_EXPORTER_OTLP_PROTOCOL": "http/json"})
-    refused = osgym("serve", OTEL_TRACES_EXPORTER="zipkin")
+    refused = osgym("host", "serve", OTEL_TRACES_EXPORTER="zipkin")
     assert refused.returncode == 2 and "otlp, console or none" in refused.stderr
 
 

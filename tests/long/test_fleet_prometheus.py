@@ -89,7 +89,7 @@ def test_prometheus_scrapes_real_agents_over_tls_and_alerts(
         options: dict[str, Any] = {"log_dir": tmp_path, "warm": 1, "max_replicas": 2, "settings": settings}
         options |= {"wait": False, "env": {"OSGYM_TOKEN": TOKEN}}
         hosts = [stack.enter_context(running_host(f"{instance}{name}", **options)) for name in "ab"]
-        stack.callback(osgym, "clean", "--instance", f"{instance}b")  # what the one that is killed leaves
+        stack.callback(osgym, "host", "clean", "--instance", f"{instance}b")  # what a killed one leaves
         rows = [{"id": name, "url": host.url} for name, host in zip("ab", hosts, strict=True)]
         path = write_fleet(tmp_path / "fleet.json", rows, ca.pem)
         argv = [OSGYM, "fleet", "prometheus", "--fleet", str(path), "--out", str(tmp_path / "watch")]

@@ -19,7 +19,7 @@ from benchmarks.osworld_oracles import oracles
 from tests.support.host_process import HostProcess, running_host
 from tests.support.osworld_stand_ins import has_stand_in, stand_in
 
-from osgym_host.evals.jobs import NoTasks, find_task_files
+from osgym_cli.evals.jobs import NoTasks, find_task_files
 from osgym_host.images.errors import ImageError
 from osgym_host.images.store import ImageStore, default_data_dir
 from osgym_host.tasks.needs import Needs, Verdict, needs_of, programs_of

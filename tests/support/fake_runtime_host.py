@@ -1,6 +1,6 @@
-"""`osgym serve` over fake replicas that are processes of their own, so that they outlive a killed host agent.
+"""A host agent over fake replicas that are processes of their own, so that they outlive it when it is killed.
 
-Takes the arguments of `osgym`: `python -m tests.support.fake_runtime_host serve --data-dir … --set …`.
+Takes the arguments of `osgym_host`: `python -m tests.support.fake_runtime_host serve --data-dir … --set …`.
 """
 
 from __future__ import annotations

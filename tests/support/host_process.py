@@ -58,7 +58,7 @@ def osgym(
 
 @dataclass
 class HostProcess:
-    """One `osgym serve`. `instance` makes everything it leaves behind recognisable."""
+    """One `osgym host serve`. `instance` makes everything it leaves behind recognisable."""
 
     instance: str
     process: subprocess.Popen[bytes]
@@ -163,12 +163,12 @@ def start_host(
     log_dir: Path | None = None,
     settings: Sequence[str] = (),
     wait: bool = True,
-    command: Sequence[str] = (OSGYM,),
+    command: Sequence[str] = (sys.executable, "-m", "osgym_host"),
     cwd: Path | None = None,
     data_dir: Path | None = None,
     env: dict[str, str] | None = None,
 ) -> HostProcess:
-    """Starts `osgym serve` and waits until it listens and its pool is warm."""
+    """Starts `osgym host serve` and waits until it listens and its pool is warm."""
     where = log_dir or Path(tempfile.mkdtemp(prefix="osgym-test-"))
     log = where / f"{instance}-{time.monotonic_ns()}.log"
     argv = [*command, "serve", "--image", image]
@@ -191,7 +191,7 @@ def start_host(
 
     def listening() -> list[str]:
         if process.poll() is not None:
-            raise AssertionError(f"osgym serve ended with {process.returncode}:\n{host.tail()}")
+            raise AssertionError(f"osgym host serve ended with {process.returncode}:\n{host.tail()}")
         found = re.search(r"listens on (.+)\n", host.tail())
         return found.group(1).split() if found else []
 

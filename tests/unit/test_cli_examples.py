@@ -10,7 +10,7 @@ from collections.abc import Iterator
 import click
 import pytest
 
-from osgym_host.cli.main import main as osgym
+from osgym_cli.main import main as osgym
 
 HEADS = ("Examples:", "Examples")
 
@@ -91,7 +91,9 @@ def test_every_command_has_examples_that_it_takes(path: str) -> None:
     assert mine, f"{path} --help has no example of it"
 
 
-@pytest.mark.parametrize("words", ["ps --jsn", "image build --format iso", "image import a.qcow2", "nothing"])
+@pytest.mark.parametrize(
+    "words", ["replica ls --jsn", "image build --format iso", "image import a.qcow2", "nothing"]
+)
 def test_a_wrong_example_is_found(words: str) -> None:
     """An option that is not there, a value that is not allowed, an argument that lacks, no such command."""
     with pytest.raises(click.UsageError):
@@ -101,11 +103,11 @@ def test_a_wrong_example_is_found(words: str) -> None:
 @pytest.mark.parametrize(
     ("line", "read"),
     [
-        ("  osgym ps        what runs", [["ps"]]),
-        ("  OSGYM_TOKEN=x osgym ps | jq '.a | .b'", [["ps"]]),
+        ("  osgym replica ls        what runs", [["replica", "ls"]]),
+        ("  OSGYM_TOKEN=x osgym replica ls | jq '.a | .b'", [["replica", "ls"]]),
         ("  osgym fleet run -- 'df | tail'", [["fleet", "run", "--", "df | tail"]]),
-        ("  osgym plan \\\n      --json  # all of it", [["plan", "--json"]]),
-        ("  osgym serve & osgym ps > rows", [["serve"], ["ps"]]),
+        ("  osgym fleet plan \\\n      --json  # all of it", [["fleet", "plan", "--json"]]),
+        ("  osgym host serve & osgym replica ls > rows", [["host", "serve"], ["replica", "ls"]]),
         ("  What's the cost?", []),
     ],
 )

@@ -14,7 +14,7 @@ from click.testing import CliRunner, Result
 from PIL import Image
 from tests.support.data_episodes import LOST, play, png
 
-from osgym_host.cli.main import main
+from osgym_cli.main import main
 from osgym_sdk.data import COLUMNS, Dataset, DatasetWriter
 from osgym_sdk.grammars import Context, parse
 
@@ -185,7 +185,7 @@ def test_what_is_wrong_is_a_line(tmp_path: Path) -> None:
 
 def test_without_pyarrow_it_says_what_to_install() -> None:
     """The extra's name, from the SDK and from the command."""
-    code = "import sys; sys.modules['pyarrow'] = None; from osgym_host.cli.main import main; main()"
+    code = "import sys; sys.modules['pyarrow'] = None; from osgym_cli.main import main; main()"
     argv = [sys.executable, "-c", code, "data", "stats", "."]
     done = subprocess.run(argv, capture_output=True, text=True, timeout=60)
     assert done.returncode == 1 and "pip install 'osgym-sdk[data]'" in done.stderr

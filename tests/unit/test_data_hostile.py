@@ -15,7 +15,7 @@ import pytest
 from click.testing import CliRunner
 from tests.support.data_episodes import play
 
-from osgym_host.cli.main import main
+from osgym_cli.main import main
 from osgym_sdk import DatasetError
 from osgym_sdk.data import Dataset, DatasetWriter
 
@@ -75,7 +75,7 @@ def with_long_text(table: pa.Table) -> pa.Table:
 def stats(folder: Path) -> tuple[str, int]:
     """Run `osgym data stats` in a process of its own; return its output and its memory in MiB."""
     code = (
-        "import re, sys; from osgym_host.cli.main import main\n"
+        "import re, sys; from osgym_cli.main import main\n"
         "try: main(['data', 'stats', sys.argv[1]], standalone_mode=False)\n"
         "except Exception as exc: print(f'{type(exc).__name__}: {exc}')\n"
         "print(int(re.search(r'VmHWM:\\s+(\\d+)', open('/proc/self/status').read())[1]) >> 10)"

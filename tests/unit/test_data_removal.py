@@ -1,4 +1,4 @@
-"""`osgym clean --all`: a data directory goes whole; what is not ours, or in use, is left alone."""
+"""`osgym host clean --all`: a data directory goes whole; what is not ours, or in use, is left alone."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner, Result
 
-from osgym_host.cli.main import main
+from osgym_cli.main import main
 from osgym_host.data_removal import FLEET_MARK, NotRemovable, check_removable
 from osgym_host.pidfile import held, pid_path
 
@@ -25,8 +25,8 @@ def data(tmp_path: Path) -> Path:
 
 
 def clean(data: Path, *arguments: str, typed: str = "") -> Result:
-    """`osgym clean` on a data directory."""
-    return CliRunner().invoke(main, ["clean", "--data-dir", str(data), *arguments], input=typed)
+    """`osgym host clean` on a data directory."""
+    return CliRunner().invoke(main, ["host", "clean", "--data-dir", str(data), *arguments], input=typed)
 
 
 def test_all_of_it_goes_when_that_is_confirmed(data: Path) -> None:

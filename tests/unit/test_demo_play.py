@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
-from osgym_host.demo.play import Actor as DemoActor
-from osgym_host.demo.play import Play, PolicyName, make_plays
+from osgym_cli.demo.play import Actor as DemoActor
+from osgym_cli.demo.play import Play, PolicyName, make_plays
 from osgym_host.tasks.shipped import load_shipped
 
 (TASK,) = (task for task in load_shipped() if task.name == "mousepad/write-note")

@@ -12,7 +12,7 @@ from pathlib import Path
 import click
 import pytest
 
-from osgym_host.cli.main import main as osgym
+from osgym_cli.main import main as osgym
 from osgym_host.core.plan import Blocked
 from osgym_host.core.reasons import Reason, consequence
 from osgym_protocol.actions import Op
@@ -121,7 +121,16 @@ MADE = re.compile(
 """Files in the documents that commands and users make."""
 DISTRIBUTIONS = {
     name.name: name
-    for folder in ("protocol", "sdk", "guest_agent", "host_agent", "infra", "osworld", "tasks/families")
+    for folder in (
+        "protocol",
+        "sdk",
+        "guest_agent",
+        "host_agent",
+        "cli",
+        "infra",
+        "osworld",
+        "tasks/families",
+    )
     for name in (ROOT / folder).glob("osgym_*")
     if (name / "__init__.py").is_file()
 }
@@ -167,7 +176,13 @@ def test_every_named_module_exists(name: str) -> None:
 def strings() -> str:
     """Every string of the product, literal parts of f-strings one by one."""
     found: list[str] = []
-    for package in ("host_agent/osgym_host", "sdk/osgym_sdk", "protocol/osgym_protocol", "infra/osgym_infra"):
+    for package in (
+        "host_agent/osgym_host",
+        "cli/osgym_cli",
+        "sdk/osgym_sdk",
+        "protocol/osgym_protocol",
+        "infra/osgym_infra",
+    ):
         for file in sorted((ROOT / package).rglob("*.py")):
             for node in ast.walk(ast.parse(file.read_text("utf-8"))):
                 if isinstance(node, ast.Constant) and isinstance(node.value, str):

@@ -11,7 +11,7 @@ import click
 import pytest
 import yaml
 
-from osgym_host.cli.main import main as osgym
+from osgym_cli.main import main as osgym
 from osgym_infra.catalogue.load import load
 from osgym_infra.config.keys import KEYS
 from osgym_infra.config.parse import parse

@@ -1,4 +1,4 @@
-"""`osgym eval` apart from episodes: tasks, figures, the folder of a run, the page."""
+"""`osgym eval run` apart from episodes: tasks, figures, the folder of a run, the page."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 from PIL import Image
 
-from osgym_host.evals.folder import RunFolder, RunFolderError
-from osgym_host.evals.jobs import NoTasks, find_task_files, make_jobs
-from osgym_host.evals.recording import FolderRecorder
-from osgym_host.evals.report import write_report
-from osgym_host.evals.rows import Prices, Row, read_rows, sum_usage
-from osgym_host.evals.statistics import estimate, pass_at_k, summarize, wilson
-from osgym_host.evals.table import summary_lines, table
+from osgym_cli.evals.folder import RunFolder, RunFolderError
+from osgym_cli.evals.jobs import NoTasks, find_task_files, make_jobs
+from osgym_cli.evals.recording import FolderRecorder
+from osgym_cli.evals.report import write_report
+from osgym_cli.evals.rows import Prices, Row, read_rows, sum_usage
+from osgym_cli.evals.statistics import estimate, pass_at_k, summarize, wilson
+from osgym_cli.evals.table import summary_lines, table
 
 HOW = {"agent": "openai", "model": "m", "arguments": {}, "max_steps": 5, "on_invalid": "noop"}
 

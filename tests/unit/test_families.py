@@ -16,8 +16,8 @@ import pytest
 from click.testing import CliRunner
 from tests.support.doc_examples import blocks
 
-from osgym_host.evals.jobs import find_task_files, make_jobs
-from osgym_host.evals.scripted import reached, script_of
+from osgym_cli.evals.jobs import find_task_files, make_jobs
+from osgym_cli.evals.scripted import reached, script_of
 from osgym_host.tasks.parse import parse_task
 from osgym_protocol.a11y import A11yTree
 from osgym_protocol.a11y_node import A11yNode
@@ -33,7 +33,7 @@ from osgym_tasks import (
     sample,
     split_of,
 )
-from osgym_tasks.cli import tasks
+from osgym_tasks.cli import commands
 from osgym_tasks.family import MIN_WORDINGS, Instance, dice_of
 from osgym_tasks.office import sheet_bytes
 from osgym_tasks.pieces import DONE, FAIL, key
@@ -217,7 +217,7 @@ def test_wrong_samples_are_refused_at_the_call() -> None:
 def test_written_files_are_what_task_run_plays(tmp_path: Path) -> None:
     """The task, and its oracle beside it."""
     said = ["write", "term.count", "--seeds", "2", "--levels", "1,5", "--out", str(tmp_path)]
-    assert CliRunner().invoke(tasks, said).exit_code == 0
+    assert CliRunner().invoke(commands, said).exit_code == 0
     jobs = make_jobs(find_task_files([str(tmp_path)]), 1)
     assert len(jobs) == 4
     for job in jobs:
@@ -266,7 +266,7 @@ def test_a_record_is_gone_on_with(tmp_path: Path) -> None:
 )
 def test_wrong_commands_say_what_helps(argv: list[str], why: str) -> None:
     """Before anything is run."""
-    done = CliRunner().invoke(tasks, argv)
+    done = CliRunner().invoke(commands, argv)
     assert (done.exit_code, why in done.output) == (2, True), done.output
 
 

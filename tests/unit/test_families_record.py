@@ -23,7 +23,7 @@ from osgym_sdk.grammars import GRAMMARS, Context, render
 from osgym_tasks import FAMILIES, LEVELS, ImageUnknown, Instance, Split, load_tasks, split_of
 from osgym_tasks.baseline import SUSPICIOUS, Chance, baseline_of, earned, wilson
 from osgym_tasks.card import card_markdown, counts
-from osgym_tasks.cli import EXIT_WRONG, tasks
+from osgym_tasks.cli import EXIT_WRONG, commands
 from osgym_tasks.dataset import plain_steps
 from osgym_tasks.difficulty import difficulties, disorder
 from osgym_tasks.family import MIN_WORDINGS
@@ -245,7 +245,7 @@ def test_the_oracle_alone_is_no_proof(running: Running, tmp_path: Path) -> None:
         "--out",
         str(record),
     ]
-    done = CliRunner().invoke(tasks, said)
+    done = CliRunner().invoke(commands, said)
     assert (done.exit_code, "RIGHT" in done.output, "PROVED" in done.output) == (0, True, False), done.output
     assert [(one.way, one.reward) for one in read_outcomes(record)] == [("oracle 1", 1.0)] * 2
     assert load_tasks(record, image=read_outcomes(record)[0].image) == []
@@ -256,11 +256,11 @@ def test_baselines_are_kept_and_flagged(running: Running, tmp_path: Path) -> Non
     record = tmp_path / "record.jsonl"
     said = ["baseline", "edit.lines", "--policy", "keyboard", "--actions", "30", "--levels", "1,2"]
     said += ["--host", running.url, "--out", str(record)]
-    done = CliRunner().invoke(tasks, said)
+    done = CliRunner().invoke(commands, said)
     assert (done.exit_code, "above 0.05" in done.output) == (EXIT_WRONG, True), done.output
     assert [(one.way, one.reward) for one in read_outcomes(record)] == [("baseline: keyboard 30", 1.0)] * 2
     before = record.read_text()
-    assert "0 of 2 episodes to run" in CliRunner().invoke(tasks, said).output
+    assert "0 of 2 episodes to run" in CliRunner().invoke(commands, said).output
     assert record.read_text() == before
 
 
@@ -268,17 +268,17 @@ def test_a_record_becomes_a_table_and_a_page(tmp_path: Path) -> None:
     """For people, and as JSON; levels out of order are said, and with --check an error."""
     cheap = [one for level in (1, 2) for one in proof(EDIT.make(0, level), effort=30 // level)]
     record = str(write(tmp_path / "record.jsonl", cheap))
-    done = CliRunner().invoke(tasks, ["table", record])
+    done = CliRunner().invoke(commands, ["table", record])
     assert done.exit_code == 0 and "edit.lines: level 2 costs the oracle less than level 1" in done.output
-    assert CliRunner().invoke(tasks, ["table", record, "--check"]).exit_code == EXIT_WRONG
-    said = json.loads(CliRunner().invoke(tasks, ["table", record, "--json"]).stdout)
+    assert CliRunner().invoke(commands, ["table", record, "--check"]).exit_code == EXIT_WRONG
+    said = json.loads(CliRunner().invoke(commands, ["table", record, "--json"]).stdout)
     assert [row["actions"] for row in said["levels"]] == [30, 15]
     page = tmp_path / "page.html"
-    assert CliRunner().invoke(tasks, ["report", record, "--out", str(page)]).exit_code == 0
+    assert CliRunner().invoke(commands, ["report", record, "--out", str(page)]).exit_code == 0
     assert "edit.lines" in page.read_text()
     empty = write(tmp_path / "empty.jsonl", [])
     for said in (["table", str(empty)], ["table", record, "--image", "none"]):
-        assert "no outcomes of this image" in CliRunner().invoke(tasks, said).output
+        assert "no outcomes of this image" in CliRunner().invoke(commands, said).output
 
 
 def test_oracles_become_a_page(running: Running, tmp_path: Path) -> None:
@@ -294,7 +294,7 @@ def test_oracles_become_a_page(running: Running, tmp_path: Path) -> None:
         "--out",
         str(tmp_path),
     ]
-    done = CliRunner().invoke(tasks, said)
+    done = CliRunner().invoke(commands, said)
     assert done.exit_code == 0, done.output
     page = (tmp_path / "index.html").read_text()
     tags = _Tags()
@@ -313,7 +313,7 @@ def test_oracles_become_a_data_set(running: Running, tmp_path: Path) -> None:
     """Of an episode each, with the reward, the instruction and the instance's seed."""
     folder = tmp_path / "oracles"
     said = ["record", "edit.lines", "--levels", "1,2", "--first-seed", "3", "--host", running.url]
-    done = CliRunner().invoke(tasks, [*said, "--out", str(folder)])
+    done = CliRunner().invoke(commands, [*said, "--out", str(folder)])
     assert done.exit_code == 0, done.output
     assert re.search(r"2 episodes, 2 of them solved; \d+ steps, .* kB a step", done.output)
     data = Dataset.open(folder)
@@ -355,4 +355,4 @@ def test_the_card_counts_what_there_is() -> None:
         assert f"| `{family.name}` | " in readme, "a row of the table in tasks/families/README.md"
     assert f"| families | {len(FAMILIES)}, " in card
     named = re.findall(r"^\| `([\w.]+)` \| \d+ \|", Path("tasks/families/CARD.md").read_text(), re.M)
-    assert {name for name in named if "." in name} <= set(FAMILIES), "`osgym tasks card --out` writes it anew"
+    assert {name for name in named if "." in name} <= set(FAMILIES), "write it anew: `osgym task family card`"

@@ -7,9 +7,9 @@ from typing import Any
 import httpx
 import pytest
 
-from osgym_host.fleet_dashboard import passing
-from osgym_host.fleet_dashboard.app import make_app
-from osgym_host.fleet_dashboard.views import (
+from osgym_cli.fleet_dashboard import passing
+from osgym_cli.fleet_dashboard.app import make_app
+from osgym_cli.fleet_dashboard.views import (
     KEPT_SAMPLES,
     HostView,
     find_replicas,

@@ -1,4 +1,4 @@
-"""`osgym plan`, `osgym catalogue`, `osgym calibrate`: answers, exit codes, and what wrong input is told."""
+"""`osgym fleet plan`, `catalogue` and `fit`: answers, exit codes, and what wrong input is told."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import click
 import pytest
 from click.testing import CliRunner, Result
 
-from osgym_host.cli.main import main as osgym
+from osgym_cli.main import main as osgym
 from osgym_infra.cli.main import main as alone
 
 RESULTS = Path(__file__).resolve().parents[2] / "benchmarks" / "results"
@@ -60,7 +60,7 @@ def run(*arguments: str, command: click.Command = alone) -> Result:
 
 def plan(*arguments: str) -> dict[str, Any]:
     """A plan as JSON, which must have been found."""
-    result = run("plan", *arguments, "--json")
+    result = run("fleet", "plan", *arguments, "--json")
     assert result.exit_code == 0, result.output
     return json.loads(result.stdout)
 
@@ -79,7 +79,7 @@ def test_the_goal_is_met_with_measured_parameters() -> None:
 
 def test_an_answer_has_everything_that_was_asked_for() -> None:
     """Candidates per provider and market, K, what binds, mixes, references, dates."""
-    text = run("plan", "--replicas", "1024").output
+    text = run("fleet", "plan", "--replicas", "1024").output
     for word in (
         "PROVIDER",
         "aws",
@@ -101,10 +101,10 @@ def test_an_answer_has_everything_that_was_asked_for() -> None:
 
 def test_old_prices_are_warned_about(monkeypatch: pytest.MonkeyPatch) -> None:
     """After 30 days, and always for undated ones; on stderr, so that output stays parseable."""
-    assert "Karpenter" not in run("plan", "-n", "8").stderr
-    assert "undated" in run("plan", "-n", "8", "--provider", "aws").stderr
+    assert "Karpenter" not in run("fleet", "plan", "-n", "8").stderr
+    assert "undated" in run("fleet", "plan", "-n", "8", "--provider", "aws").stderr
     monkeypatch.setenv("OSGYM_TODAY", "2026-12-01")
-    assert "134 days old" in run("plan", "-n", "8").stderr
+    assert "134 days old" in run("fleet", "plan", "-n", "8").stderr
 
 
 @pytest.mark.parametrize(
@@ -135,17 +135,19 @@ def test_old_prices_are_warned_about(monkeypatch: pytest.MonkeyPatch) -> None:
 )
 def test_what_cannot_be_is_told_with_what_can(arguments: list[str], code: int, field: str, fits: str) -> None:
     """The field's name and what would fit, as text and as JSON, with its exit code."""
-    text = run("plan", "--replicas", "1024", *arguments)
+    text = run("fleet", "plan", "--replicas", "1024", *arguments)
     assert text.exit_code == code, text.output
     assert field in text.stderr
     assert re.search(fits, text.stderr), text.stderr
-    data = json.loads(run("plan", "--replicas", "1024", *arguments, "--json").stdout)["error"]
+    data = json.loads(run("fleet", "plan", "--replicas", "1024", *arguments, "--json").stdout)["error"]
     assert (data["code"], data["field"]) == ("cannot_meet" if code == 1 else "bad_input", field)
 
 
 def test_the_sum_that_would_do_does() -> None:
     """The named budget is accepted, and so are the named replicas within the one that was too small."""
-    refused = json.loads(run("plan", "-n", "1024", "--budget-usd-per-day", "20", "--json").stdout)["error"]
+    refused = json.loads(run("fleet", "plan", "-n", "1024", "--budget-usd-per-day", "20", "--json").stdout)[
+        "error"
+    ]
     enough = re.search(r"([\d.]+) USD a day would do", refused["fits"])
     assert enough
     plan("-n", "1024", "--budget-usd-per-day", enough.group(1))
@@ -180,14 +182,14 @@ def test_the_profile_follows_the_runtime_and_says_what_is_assumed() -> None:
     assert "none" in {c["kvm"] for c in tcg["candidates"]}
     other = plan("-n", "64", "--runtime", "qemu", "--profile", "desktop-local")
     assert any("measured with the local runtime" in note for note in other["notes"])
-    assert run("plan", "-n", "8", "--runtime", "local", "--emulated").exit_code == 2
+    assert run("fleet", "plan", "-n", "8", "--runtime", "local", "--emulated").exit_code == 2
 
 
 def test_a_step_may_be_shorter_than_a_reset() -> None:
     """Steps and resets have percentiles of their own, and one of 500 ms for steps can be met."""
     found = plan("-n", "64", "--p95-ms", "500")["candidates"][0]
     assert found["step_p95_ms"] <= 500 < found["reset_p95_ms"]
-    shown = run("plan", "-n", "64").stdout
+    shown = run("fleet", "plan", "-n", "64").stdout
     assert "STEP p95 ms" in shown
     assert "RESET p95 ms" in shown
 
@@ -201,7 +203,7 @@ def test_all_markets_are_compared_and_a_dearer_one_is_warned_about(tmp_path: Pat
     assert [fleet["market"] for fleet in found["markets"]] == ["on_demand", "spot"]
     assert found["best"]["market"] == "spot"
     assert "spot is dearer than on-demand" in found["warnings"][0]
-    shown = run("plan", *wish)
+    shown = run("fleet", "plan", *wish)
     assert "markets in own here" in shown.stdout
     assert "warning: spot is dearer than on-demand" in shown.stderr
     assert "no spot price is known of 1 of 2 types (small)" in shown.stdout
@@ -243,22 +245,22 @@ def test_a_latency_wish_limits_the_replicas_and_is_kept() -> None:
 def test_a_picture_is_drawn(tmp_path: Path) -> None:
     """A PNG of some size; a suffix that is none is bad input."""
     path = tmp_path / "out.png"
-    result = run("plan", "-n", "512", "--type", "r8i.24xlarge", "--plot", str(path))
+    result = run("fleet", "plan", "-n", "512", "--type", "r8i.24xlarge", "--plot", str(path))
     assert result.exit_code == 0
     assert path.read_bytes().startswith(b"\x89PNG")
     assert path.stat().st_size > 20_000
-    assert run("plan", "-n", "512", "--plot", str(tmp_path / "out.xyz")).exit_code == 2
+    assert run("fleet", "plan", "-n", "512", "--plot", str(tmp_path / "out.xyz")).exit_code == 2
 
 
 def test_the_catalogue_is_shown_with_what_is_unknown() -> None:
     """Prices, KVM, notes, question marks, and the dates of the sources."""
-    result = run("catalogue", "show", "--provider", "aws")
+    result = run("fleet", "catalogue", "show", "--provider", "aws")
     assert result.exit_code == 0
     row = next(line for line in result.stdout.splitlines() if "r6i.metal" in line)
     assert re.search(r"128\s+1024\s+-\s+metal\s+8\.064\s+\?", row)
     assert "as of 2026-07-20" in result.stdout
     assert "n2-highmem" not in result.stdout
-    data = json.loads(run("catalogue", "show", "--json").stdout)
+    data = json.loads(run("fleet", "catalogue", "show", "--json").stdout)
     assert {h["provider"] for h in data["hosts"]} == {"aws", "gcp", "hetzner", "latitude"}
 
 
@@ -266,7 +268,7 @@ def test_a_refresh_that_fails_says_that_and_why(monkeypatch: pytest.MonkeyPatch,
     """Exit code 1, a typed error, nothing written."""
     monkeypatch.delenv("GOOGLE_API_KEY", raising=False)
     monkeypatch.delenv("GOOGLE_OAUTH_ACCESS_TOKEN", raising=False)
-    result = run("catalogue", "refresh", "--provider", "gcp", "--json")
+    result = run("fleet", "catalogue", "refresh", "--provider", "gcp", "--json")
     assert result.exit_code == 1
     assert json.loads(result.stdout)["error"]["code"] == "refresh_failed"
     assert not (tmp_path / "cache").exists()
@@ -288,7 +290,8 @@ def test_a_calibrated_profile_can_be_planned_with(tmp_path: Path) -> None:
     """From the kept series to a file to a plan."""
     path = tmp_path / "office.json"
     result = run(
-        "calibrate",
+        "fleet",
+        "fit",
         str(RESULTS / "load_curve.json"),
         "--workload",
         "office",
@@ -308,18 +311,18 @@ def test_files_that_are_no_results_are_refused(tmp_path: Path) -> None:
     """Exit code 2 and the file's name."""
     path = tmp_path / "r.json"
     path.write_text("{}")
-    result = run("calibrate", str(path))
+    result = run("fleet", "fit", str(path))
     assert result.exit_code == 2
     assert "r.json" in result.stderr
 
 
-@pytest.mark.parametrize("name", ["plan", "calibrate"])
+@pytest.mark.parametrize("name", ["plan", "fit"])
 def test_help_teaches_with_examples_that_run(
     name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Every example of the help is a command that works."""
     monkeypatch.chdir(RESULTS.parents[1])
-    text = run(name, "--help").output.replace("\\\n", " ")
+    text = run("fleet", name, "--help").output.replace("\\\n", " ")
     examples = re.findall(r"^ +osgym (.+)$", text, re.MULTILINE)
     assert len(examples) >= 3
     for example in examples:
@@ -330,10 +333,10 @@ def test_help_teaches_with_examples_that_run(
 
 def test_osgym_itself_has_the_commands() -> None:
     """They join the host's command, and are listed with their first line."""
-    listed = run("--help", command=osgym).output
-    for name in ("plan", "catalogue", "calibrate"):
+    listed = run("fleet", "--help", command=osgym).output
+    for name in ("plan", "catalogue", "fit"):
         assert re.search(rf"^  {name} +\w", listed, re.MULTILINE)
-    assert run("plan", "-n", "8", "--json", command=osgym).exit_code == 0
+    assert run("fleet", "plan", "-n", "8", "--json", command=osgym).exit_code == 0
     assert run("nonsense", command=osgym).exit_code == 2
 
 
@@ -341,7 +344,7 @@ def test_it_runs_without_the_host_and_without_its_extras() -> None:
     """`python -m osgym_infra plan` imports neither the host nor a cloud SDK, matplotlib or Pulumi."""
     code = (
         "import sys; from osgym_infra.cli.main import main; "
-        "main(['plan', '-n', '8', '--json'], standalone_mode=False); "
+        "main(['fleet', 'plan', '-n', '8', '--json'], standalone_mode=False); "
         "bad = {'osgym_host', 'osgym_sdk', 'boto3', 'matplotlib', 'pulumi', 'httpx'} & set(sys.modules); "
         "sys.exit(str(bad) if bad else 0)"
     )

@@ -138,6 +138,7 @@ PRODUCT = (
     "protocol",
     "sdk",
     "host_agent",
+    "cli",
     "guest_agent",
     "infra",
     "osworld",

@@ -1,4 +1,4 @@
-"""`osgym replay`: what the page and the moving picture are made of."""
+"""`osgym data replay`: what the page and the moving picture are made of."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ from click.testing import CliRunner, Result
 from PIL import Image
 from tests.support.data_episodes import LOST, play
 
-from osgym_host.cli.main import main
-from osgym_host.cli.replay import _located
+from osgym_cli.main import main
+from osgym_cli.replay import _located
 from osgym_sdk.data import Dataset, DatasetWriter, episode_page
 from osgym_sdk.data._animation import CAPTION_SHARE
 from osgym_sdk.data._replay_words import cut, in_words, marks
@@ -61,7 +61,7 @@ class _Parts(HTMLParser):
 
 def run(*args: str | Path) -> Result:
     """The command in this process."""
-    return CliRunner().invoke(main, ["replay", *map(str, args)])
+    return CliRunner().invoke(main, ["data", "replay", *map(str, args)])
 
 
 def named(folder: Path, task: str) -> str:
@@ -91,8 +91,8 @@ def test_a_page_holds_all_and_runs_its_own_script_only(folder: Path, tmp_path: P
 def test_an_episode_of_this_machines_host_agent_needs_its_name_only(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    """It is looked for where `osgym serve` records; nothing outside of that is reached."""
-    monkeypatch.setattr("osgym_host.cli.replay.default_data_dir", lambda: tmp_path)
+    """It is looked for where `osgym host serve` records; nothing outside of that is reached."""
+    monkeypatch.setattr("osgym_cli.replay.default_data_dir", lambda: tmp_path)
     recorded = tmp_path / "trajectories" / "e12"
     recorded.mkdir(parents=True)
     (recorded / "steps.jsonl").write_text("")

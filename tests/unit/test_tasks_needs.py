@@ -11,7 +11,7 @@ from click.testing import CliRunner
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from osgym_host.cli.task import check
+from osgym_cli.task.check import check
 from osgym_host.tasks.downloads import cache_name
 from osgym_host.tasks.errors import UnsupportedTask
 from osgym_host.tasks.needs import Needs, Verdict, needs_of, programs_of

@@ -12,6 +12,7 @@ from click.testing import CliRunner
 from hypothesis import given
 from hypothesis import strategies as st
 
+from osgym_cli.main import main
 from osgym_host.api.scopes import ROUTES, needed_scope
 from osgym_host.api.tokens import (
     LOOK_S,
@@ -25,7 +26,6 @@ from osgym_host.api.tokens import (
     read_tokens,
     remove_token,
 )
-from osgym_host.cli.main import main
 from osgym_host.core.rate_limit import RateLimit
 from osgym_protocol.codes import TokenScope
 

@@ -1,8 +1,9 @@
 """A host agent over replicas without a desktop, each of which breaks when and how it is told to.
 
-The agent is the real one (`osgym serve`: API, pool, episodes, scoring). Its replicas live in the same process
-and speak the guest protocol over unix sockets. `python -m benchmarks.chaos.synthetic.stand_in serve …` is
-that agent; `CHAOS_CONTROL` is the path of the unix socket on which it takes orders, a line of JSON each.
+The agent is the real one (`osgym host serve`: API, pool, episodes, scoring). Its replicas live in the same
+process and speak the guest protocol over unix sockets.
+`python -m benchmarks.chaos.synthetic.stand_in serve …` is that agent; `CHAOS_CONTROL` is the path of the unix
+socket on which it takes orders, a line of JSON each.
 """
 
 from __future__ import annotations

@@ -128,7 +128,7 @@ def _episode_routes(backend: Backend) -> APIRouter:
 
     @router.get("/episodes/{episode_id}/replay", response_class=Response)
     async def replay(episode_id: str) -> Response:
-        """Return an episode that ended as one page of HTML, as `osgym replay` makes it."""
+        """Return an episode that ended as one page of HTML, as `osgym data replay` makes it."""
         page = await backend.replays.page(episode_id)
         headers = {
             "Content-Disposition": f'attachment; filename="{episode_id}.html"',

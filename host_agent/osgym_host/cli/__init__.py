@@ -1,1 +1,1 @@
-"""The `osgym` command: one module per sub-command."""
+"""Commands that administer this machine: one module for each."""

@@ -1,4 +1,4 @@
-"""`osgym clean`: stops the host agent of a data directory and removes leftovers of a killed one."""
+"""`osgym host clean`: stops the host agent of a data directory and removes leftovers of a killed one."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ POLL_S = 0.05
 
 @click.command(
     epilog="\b\nExamples:\n"
-    "  osgym clean\n"
-    "  osgym clean --data-dir /var/lib/osgym --instance second --timeout 10\n"
-    "  osgym clean --all --yes                              also images, checkpoints, trajectories\n"
+    "  osgym host clean\n"
+    "  osgym host clean --data-dir /var/lib/osgym --instance second --timeout 10\n"
+    "  osgym host clean --all --yes                              also images, checkpoints, trajectories\n"
     "\n\b\nExit codes: 0 nothing of it runs any more - 1 it cannot be stopped or removed - 2 wrong usage.\n",
 )
-@click.option("--data-dir", type=click.Path(path_type=Path), help="As given to `osgym serve`.")
-@click.option("--instance", help="As given to `osgym serve`.")
+@click.option("--data-dir", type=click.Path(path_type=Path), help="As given to `osgym host serve`.")
+@click.option("--instance", help="As given to `osgym host serve`.")
 @click.option("--timeout", "timeout_s", default=60.0, show_default=True, help="Seconds until it is killed.")
 @click.option(
     "--all", "everything", is_flag=True,
@@ -68,7 +68,7 @@ def _remove_all(folder: Path, yes: bool) -> None:
         check_removable(folder)
         if others := running_agents(folder):
             raise NotRemovable(
-                f"the host agent of process {others[0]} uses {folder}: osgym clean --instance …"
+                f"the host agent of process {others[0]} uses {folder}: osgym host clean --instance …"
             )
         text = f"remove {folder}, {size_gib(folder):.1f} GiB of images, checkpoints, trajectories and caches?"
         if not yes and not click.confirm(text):

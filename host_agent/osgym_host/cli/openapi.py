@@ -1,4 +1,4 @@
-"""`osgym openapi`: the description of the HTTP API, as committed in `host_agent/openapi.json`."""
+"""`osgym host openapi`: the description of the HTTP API, as committed in `host_agent/openapi.json`."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class _NoImage:
 
 
 @click.command(
-    epilog="\b\nExamples:\n  osgym openapi > openapi.json\n",
+    epilog="\b\nExamples:\n  osgym host openapi > openapi.json\n",
 )
 def openapi() -> None:
     """Print the OpenAPI description of the HTTP API."""

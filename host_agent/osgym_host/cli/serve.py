@@ -1,4 +1,4 @@
-"""`osgym serve`: the host agent in the foreground."""
+"""`osgym host serve`: the host agent in the foreground."""
 
 from __future__ import annotations
 
@@ -38,10 +38,10 @@ EXIT_BUSY = 4
 
 EPILOG = """\b
 Examples:
-  osgym serve --set image=small --set trajectory=frames
-  osgym serve --config config.yaml
-  OSGYM_TOKEN="$(cat token)" osgym serve --host 0.0.0.0 --port 20000 --port 20001
-  osgym serve --runtime qemu --warm 8 --max-replicas 128
+  osgym host serve --set image=small --set trajectory=frames
+  osgym host serve --config config.yaml
+  OSGYM_TOKEN="$(cat token)" osgym host serve --host 0.0.0.0 --port 20000 --port 20001
+  osgym host serve --runtime qemu --warm 8 --max-replicas 128
 
 \b
 Exit codes: 0 stopped cleanly (Ctrl-C, SIGTERM) - 1 something could not be removed - 2 wrong setting -

@@ -18,7 +18,7 @@ from osgym_host.calibration.decision import Bounds, calibrate, table_of
 from osgym_host.calibration.names import names_of_programs, with_other_names
 from osgym_host.calibration.run import Exploration, Explorer, Plan, tally
 from osgym_host.cli.image_make import errors_reported
-from osgym_host.cli.interrupts import EXIT_INTERRUPTED, interrupt_once
+from osgym_host.cli.terminal import EXIT_INTERRUPTED, interrupt_once
 from osgym_host.images.calibration import (
     MAX_ROWS,
     Calibration,
@@ -85,8 +85,8 @@ def calibrate_image(
     dialogs opened and accepted, files saved and opened, text typed. All signals of 2.5 s after each action
     are recorded; on the recording the shortest horizons are chosen by which at most 1 % of the screens
     still change after the answer. Every replica of the image then waits by them, with the policy `exact`,
-    from the next start of `osgym serve` on (`--set calibrated_horizons=off` switches that off). Nothing is
-    learned while episodes run.
+    from the next start of `osgym host serve` on (`--set calibrated_horizons=off` switches that off). Nothing
+    is learned while episodes run.
 
     An image that is calibrated is left as it is; --again explores anew, and --programs replaces those only.
     Run it on a machine that does nothing else: what is late because of its load is counted too.

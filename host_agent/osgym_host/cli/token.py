@@ -9,7 +9,7 @@ from typing import Any
 import click
 
 from osgym_host.api.tokens import TokensError, add_token, read_tokens, remove_token
-from osgym_host.cli.client import show
+from osgym_host.cli.terminal import show_table
 from osgym_host.settings import SettingsError, load
 from osgym_protocol.codes import TokenScope
 
@@ -17,9 +17,9 @@ EXAMPLES = """\b
 Examples:
   osgym token new --scope run --name trainer-1 --file /etc/osgym/tokens
   osgym token new --scope observe --name wall-screen > wall-screen.token
-  osgym token list
+  osgym token ls
   osgym token revoke trainer-1
-  OSGYM_TOKENS_FILE=/etc/osgym/tokens osgym serve
+  OSGYM_TOKENS_FILE=/etc/osgym/tokens osgym host serve
 """
 
 
@@ -73,7 +73,7 @@ def new(scope: str, name: str, path: Path | None, config: Path | None) -> None:
     click.echo(f"{where}: {name} may {scope}; the token is not kept and cannot be shown again", err=True)
 
 
-@token.command("list", epilog="\b\nExamples:\n  osgym token list --file /etc/osgym/tokens\n")
+@token.command("ls", epilog="\b\nExamples:\n  osgym token ls --file /etc/osgym/tokens\n")
 @file_options
 def list_tokens(path: Path | None, config: Path | None) -> None:
     """List the tokens of the file: their scopes, names, and the beginnings of their SHA-256."""
@@ -82,7 +82,7 @@ def list_tokens(path: Path | None, config: Path | None) -> None:
         tokens, problems = read_tokens(where, trusted=False)
     except TokensError as error:
         raise click.ClickException(str(error)) from error
-    show(
+    show_table(
         ("SCOPE", "NAME", "SHA-256"), (), [(str(t.scope), t.name, f"{t.digest.hex()[:12]}…") for t in tokens]
     )
     for problem in problems:

@@ -13,9 +13,9 @@ from osgym_host.runtimes.web.har import ArchiveError
 
 EXAMPLES = """\b
 Examples:
-  osgym serve --set web=record --set web_archive=shop.har --set egress=open
+  osgym host serve --set web=record --set web_archive=shop.har --set egress=open
   osgym web ls shop.har
-  osgym serve --set web=replay --set web_archive=shop.har
+  osgym host serve --set web=replay --set web_archive=shop.har
 """
 
 

@@ -1,4 +1,4 @@
-"""Recorded episodes as pages of HTML that need nothing else: made by `osgym replay`, a process of its own.
+"""Recorded episodes as pages of HTML that need nothing else, made by a process `osgym data replay`.
 
 What guests showed is decoded in that process, which has none of our secrets, is held to bounds of time and
 memory, and ends with its page; never here.
@@ -7,11 +7,11 @@ memory, and ends with its page; never here.
 from __future__ import annotations
 
 import asyncio
+import importlib.util
 import os
 import shutil
 import sys
 import tempfile
-from collections.abc import Sequence
 from pathlib import Path
 
 from osgym_host.episodes.errors import ServiceError
@@ -26,16 +26,17 @@ MEMORY_BYTES = 8 << 30
 """Of address space; what is used is a fraction of it."""
 MAX_SAID_BYTES = 2000
 NOT_RECORDED = "Nothing was recorded of this episode."
+COMMAND = (sys.executable, "-m", "osgym_cli", "data", "replay")
+NEEDS = "osgym_cli"
+"""Package of the distribution osgym-cli, which hosts may lack."""
 _KEPT = ("PATH", "PYTHONPATH", "HOME", "LANG", "LC_ALL", "TMPDIR", "VIRTUAL_ENV")
 
 
 class ReplayPages:
     """Makes the pages. For one event loop."""
 
-    def __init__(self, recorder: TrajectoryRecorder, command: Sequence[str] = ()) -> None:
-        """Keep what it reads from; `command` is what makes a page, before its arguments."""
+    def __init__(self, recorder: TrajectoryRecorder) -> None:
         self._recorder = recorder
-        self._command = tuple(command) or (sys.executable, "-m", "osgym_host")
         self._turn = asyncio.Semaphore(1)
 
     async def page(self, episode_id: str) -> bytes:
@@ -43,8 +44,12 @@ class ReplayPages:
 
         Raises:
             ServiceError: `not_found`: nothing was recorded of it; `bad_request`: it goes on; `rate_limited`:
-                others have pages made; `internal`: it cannot be made, and why.
+                others have pages made; `internal`: it cannot be made, and why; `unsupported`: osgym-cli is
+                not installed beside the host agent.
         """
+        if importlib.util.find_spec(NEEDS) is None:
+            message = "Pages of episodes are made by the distribution osgym-cli, which this host lacks."
+            raise ServiceError(ErrorCode.UNSUPPORTED, message)
         try:
             folder = await asyncio.to_thread(self._recorder.folder, episode_id)
         except FileNotFoundError:
@@ -65,7 +70,7 @@ class ReplayPages:
         bounds = [f"--as={MEMORY_BYTES}", f"--cpu={MAKE_S:.0f}"]
         prefix = ["prlimit", *bounds, "--", "nice", "-n", "10"] if shutil.which("prlimit") else []
         process = await start_program(
-            [*prefix, *self._command, "replay", str(folder), "--out", str(page)],
+            [*prefix, *COMMAND, str(folder), "--out", str(page)],
             environ={name: os.environ[name] for name in _KEPT if name in os.environ},
         )
         assert process.stdout is not None

@@ -50,7 +50,7 @@ def age_lines(sources: Iterable[PriceSource], now: date) -> tuple[list[str], lis
 
 def _warning(age: Age) -> str:
     old = "undated" if age.days is None else f"{age.days} days old"
-    return f"{age.title} is {old}: check before you pay (osgym catalogue refresh)"
+    return f"{age.title} is {old}: check before you pay (osgym fleet catalogue refresh)"
 
 
 def today() -> date:

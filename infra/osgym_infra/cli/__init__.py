@@ -1,1 +1,1 @@
-"""The commands: plan, catalogue, calibrate. Registered with `osgym` through the group `osgym.commands`."""
+"""`osgym fleet`: what a fleet costs, what its hosts fetch, and the hosts themselves operated."""

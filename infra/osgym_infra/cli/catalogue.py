@@ -1,4 +1,4 @@
-"""`osgym catalogue`: what hosts cost, and asking for today's prices."""
+"""`osgym fleet catalogue`: what hosts cost, and asking for today's prices."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ from osgym_infra.providers.refresh import refresh as fetch_and_keep
 
 @click.group(
     epilog="\b\nExamples:\n"
-    "  osgym catalogue show --provider aws\n"
-    "  osgym catalogue refresh --provider gcp --region europe-west4\n",
+    "  osgym fleet catalogue show --provider aws\n"
+    "  osgym fleet catalogue refresh --provider gcp --region europe-west4\n",
 )
 def catalogue() -> None:
     """Show and refresh the prices that plans are made with."""
@@ -34,9 +34,9 @@ def catalogue() -> None:
 
 @catalogue.command(
     epilog="\b\nExamples:\n"
-    "  osgym catalogue show\n"
-    "  osgym catalogue show --provider aws --json\n"
-    "  osgym catalogue show --catalogue our-machines.toml\n",
+    "  osgym fleet catalogue show\n"
+    "  osgym fleet catalogue show --provider aws --json\n"
+    "  osgym fleet catalogue show --catalogue our-machines.toml\n",
 )
 @click.option("--provider", help="Only this one.")
 @click.option("--catalogue", "file", type=click.Path(path_type=Path), help="Your own rows; they win.")
@@ -75,8 +75,8 @@ def show(provider: str | None, file: Path | None, as_json: bool) -> None:
 
 @catalogue.command(
     epilog="\b\nExamples:\n"
-    "  osgym catalogue refresh --provider aws --region us-east-1\n"
-    "  GOOGLE_API_KEY=... osgym catalogue refresh --provider gcp\n",
+    "  osgym fleet catalogue refresh --provider aws --region us-east-1\n"
+    "  GOOGLE_API_KEY=... osgym fleet catalogue refresh --provider gcp\n",
 )
 @click.option("--provider", type=click.Choice(PRICED), required=True)
 @click.option("--region", help=f"Default: {DEFAULT_REGIONS}.")

@@ -1,4 +1,4 @@
-"""`osgym fleet`: what a fleet's hosts fetch, and what its clients get."""
+"""`osgym fleet`: the group of all commands, and those that pack archives and write fleet.json."""
 
 from __future__ import annotations
 
@@ -15,7 +15,9 @@ from typing import Any
 import click
 
 from osgym_infra.archives.pack import PackedArchive, config_lines, pack_agent, pack_image
+from osgym_infra.cli.catalogue import catalogue
 from osgym_infra.cli.common import exits
+from osgym_infra.cli.fit import fit
 from osgym_infra.cli.fleet_ops.dashboard import dashboard
 from osgym_infra.cli.fleet_ops.doctor import doctor
 from osgym_infra.cli.fleet_ops.drain import drain
@@ -25,6 +27,7 @@ from osgym_infra.cli.fleet_ops.shell import ssh
 from osgym_infra.cli.fleet_ops.status import status
 from osgym_infra.cli.fleet_sudo import sudo
 from osgym_infra.cli.fleet_wait import wait
+from osgym_infra.cli.plan import plan
 from osgym_infra.errors import BadInput, OsgymInfraError
 from osgym_infra.fleet.export import export as make_export
 
@@ -34,6 +37,7 @@ ENGINE_S = 120
 
 @click.group(
     epilog="\b\nExamples:\n"
+    "  osgym fleet plan --replicas 1024\n"
     "  osgym fleet export --out fleet.json\n"
     "  osgym fleet status\n"
     "  osgym fleet logs --host host-3 -f\n"
@@ -41,11 +45,15 @@ ENGINE_S = 120
     "  osgym fleet dashboard\n",
 )
 def fleet() -> None:
-    """Pack what hosts fetch; write fleet.json for clients; operate the hosts in it."""
+    """Plan what a fleet costs; pack what hosts fetch; write fleet.json for clients; operate the hosts."""
 
 
-for _operation in (status, dashboard, logs, doctor, run, drain, ssh, prometheus, sudo, wait):
-    fleet.add_command(_operation)
+_COMMANDS = (
+    *(plan, catalogue, fit, status, dashboard, logs, doctor),
+    *(run, drain, ssh, prometheus, sudo, wait),
+)
+for _command in _COMMANDS:
+    fleet.add_command(_command)
 
 
 @fleet.command(
@@ -99,6 +107,7 @@ def _print_packed(made: PackedArchive) -> None:
 
 @fleet.command(
     epilog="\b\nExamples:\n"
+    "  osgym fleet plan --replicas 1024\n"
     "  osgym fleet export --out fleet.json\n"
     "  osgym fleet export --stack prod --token-file token --out fleet.json\n"
     "\n\b\nExit codes: 0 done - 1 no host serves, or the stack cannot be read - 2 wrong usage.\n",

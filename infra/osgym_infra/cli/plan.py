@@ -1,4 +1,4 @@
-"""`osgym plan`: which hosts, how many, what it costs."""
+"""`osgym fleet plan`: which hosts, how many, what it costs."""
 
 from __future__ import annotations
 
@@ -25,18 +25,18 @@ MARKETS = {"on-demand": Market.ON_DEMAND, "spot": Market.SPOT, "dedicated": Mark
 EPILOG = """\b
 Examples
   What do 1,024 desktops cost a day, on whatever is cheapest?
-    osgym plan --replicas 1024
+    osgym fleet plan --replicas 1024
   The same as virtual machines, on demand at AWS only, for at most 300 USD a day
-    osgym plan --replicas 1024 --runtime qemu --provider aws --market on-demand --budget-usd-per-day 300
+    osgym fleet plan --replicas 1024 --runtime qemu --provider aws --market on-demand --budget-usd-per-day 300
   Your own workload: 4 GiB each, nothing shared, a policy that thinks 10 s before each step
-    osgym plan --replicas 256 --replica-ram-gib 4 --shared 0 --think-s 10
+    osgym fleet plan --replicas 256 --replica-ram-gib 4 --shared 0 --think-s 10
   A step's CPU work shall take at most 800 ms for 95 of 100 steps, waiting for a core included
-    osgym plan --replicas 256 --p95-ms 800
+    osgym fleet plan --replicas 256 --p95-ms 800
   Trainers elsewhere: count the frames that leave the region; or none, with private addresses in the same zone
-    osgym plan --replicas 256 --egress internet
-    osgym plan --replicas 256 --egress zone
+    osgym fleet plan --replicas 256 --egress internet
+    osgym fleet plan --replicas 256 --egress zone
   Why? A picture of cost against replicas per host: the OSGym paper's parameters and these, side by side
-    osgym plan --replicas 512 --type r8i.24xlarge --plot out.png
+    osgym fleet plan --replicas 512 --type r8i.24xlarge --plot out.png
 
 \b
 How it is computed
@@ -44,7 +44,7 @@ How it is computed
     K_ram = (a·RAM − H − s·R_ws) / (R_ws·(1 − s) + o)
     K_cpu = ρ·vCPU·τ·ν / u,  u = b + (D + C/n)/(Z + D + C/n)
   and a replica-day costs ([24·P·(1 + w) + disk + IP]/K + frames) / availability.
-  R_ws, s, b, D, C, n and Z come from a profile (osgym calibrate); its pessimistic ends are planned with.
+  R_ws, s, b, D, C, n and Z come from a profile (osgym fleet fit); its pessimistic ends are planned with.
   What is assumed and not measured is said below the answer; docs/cost.md explains all of it.
 
 \b
@@ -69,7 +69,7 @@ Exit codes
     "--profile",
     "profile_name",
     default="",
-    help="A measured workload: a name or a file of osgym calibrate. Default: the runtime's.",
+    help="A measured workload: a name or a file of osgym fleet fit. Default: the runtime's.",
 )
 @click.option("--emulated", is_flag=True, help="Virtual machines without KVM, on any host.")
 @click.option("--bound", type=click.Choice([b.value for b in Bound]), default=Bound.PESSIMISTIC.value,
@@ -116,8 +116,8 @@ def plan(
 ) -> None:
     """Find the cheapest hosts for a number of replicas, and say what binds.
 
-    Prices come from a catalogue with sources and dates (osgym catalogue show), what a replica needs from a
-    measured profile. Nothing is created and nobody is asked.
+    Prices come from a catalogue with sources and dates (osgym fleet catalogue show), what a replica needs
+    from a measured profile. Nothing is created and nobody is asked.
     """
     measured = choose_profile(profile_name, options)
     request = make_request(replicas, measured, options)

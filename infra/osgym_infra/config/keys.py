@@ -83,7 +83,7 @@ class FleetConfig:
         "local | qemu | an extension's: how replicas run; virtual machines need KVM.",
     )
     profile: str = _key(
-        text, "", "The measured workload: a name, or a file of osgym calibrate; default: that of the runtime."
+        text, "", "The measured workload: a name, or a file of osgym fleet fit; default: that of the runtime."
     )
     thread_efficiency: float = _key(
         number(0, 1, ""),

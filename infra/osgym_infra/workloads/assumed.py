@@ -4,7 +4,7 @@ No machine with KVM was at hand. Memory, disk and frames of a virtual machine do
 so they are those of the emulated one; emulation keeps translated code besides, so its memory is rather too
 much. CPU times are those of the namespace runtime, which runs the same desktop on the bare CPU, times
 `VM_COST`.
-`osgym calibrate` on a machine with KVM replaces all of it.
+`osgym fleet fit` on a machine with KVM replaces all of it.
 """
 
 from __future__ import annotations

@@ -205,10 +205,10 @@ def from_json(text: str, name: str) -> Profile:
         )  # fmt: skip
     except (KeyError, TypeError, ValueError, AttributeError) as error:
         raise BadInput(
-            "profile", f"{name} is not a workload profile: {error!r}", "see osgym calibrate"
+            "profile", f"{name} is not a workload profile: {error!r}", "see osgym fleet fit"
         ) from error
     if missing := [p.value for p in REQUIRED if p not in parameters]:
-        raise BadInput("profile", f"{name} lacks {', '.join(missing)}", "see osgym calibrate")
+        raise BadInput("profile", f"{name} lacks {', '.join(missing)}", "see osgym fleet fit")
     return profile
 
 
@@ -249,7 +249,7 @@ def chosen(name: str, runtime: str, emulated: bool = False) -> Profile:
         raise BadInput(
             "profile",
             f"none of the runtime {runtime!r} comes along",
-            f"name a file that osgym calibrate made of it; built in are those of {', '.join(DEFAULTS)}",
+            f"name a file that osgym fleet fit made of it; built in are those of {', '.join(DEFAULTS)}",
         )
     return load(DEFAULTS[runtime])
 

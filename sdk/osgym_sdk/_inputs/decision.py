@@ -22,7 +22,8 @@ class Decision:
             decision; it is never sent, copied or looked at. Pickling a trajectory pickles it;
             :meth:`Trajectory.to_dict` takes what JSON has, bytes, and arrays by their ``tolist``.
         note: what the model said, in words. A host that records keeps it beside the step (at most 20,000
-            characters); its dashboard and ``osgym replay`` show it. Agents of :mod:`osgym_sdk.agents` say it.
+            characters); its dashboard and ``osgym data replay`` show it. Agents of
+            :mod:`osgym_sdk.agents` say it.
     """
 
     actions: Actions | None

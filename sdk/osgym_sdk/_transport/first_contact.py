@@ -10,7 +10,7 @@ import httpx
 from osgym_sdk._exceptions import AuthError, HostUnreachable, OSGymError, Timeout
 from osgym_sdk.wire import ErrorCode
 
-_HOW = "is the port right? `osgym serve` starts a host agent, on port 20000 unless it is given --port"
+_HOW = "is the port right? `osgym host serve` starts a host agent, on port 20000 unless it is given --port"
 _OWN = frozenset(code.value for code in ErrorCode if code is not ErrorCode.NOT_FOUND)
 _REFUSED = f"[Errno {errno.ECONNREFUSED}]"
 

@@ -1,8 +1,8 @@
-"""`python -m osgym_tasks` is `osgym tasks`."""
+"""`python -m osgym_tasks` is `osgym task family`."""
 
 from __future__ import annotations
 
-from osgym_tasks.cli import tasks
+from osgym_tasks.cli import commands
 
 if __name__ == "__main__":
-    tasks(prog_name="python -m osgym_tasks")
+    commands(prog_name="python -m osgym_tasks")

@@ -67,7 +67,7 @@ def card_markdown() -> str:
     lines = [
         "# Families of tasks in figures",
         "",
-        "What `osgym tasks card` wrote; [what families are](README.md).",
+        "What `osgym task family card` wrote; [what families are](README.md).",
         "",
         "| | |",
         "|---|---|",

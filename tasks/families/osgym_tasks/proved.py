@@ -31,7 +31,7 @@ def load_tasks(
     """Instances of a record, in its order; those of a family that is gone or changed are left out.
 
     Args:
-        record: the file that `osgym tasks verify` wrote.
+        record: the file that `osgym task family verify` wrote.
         verified: only those of which this record proves everything, for the image in use: the oracle twice
             1.0, nothing and every near miss 0.0. Without it, all that were tried on any image.
         image: the digest of the golden image in use, or its first twelve digits or more; None asks the host

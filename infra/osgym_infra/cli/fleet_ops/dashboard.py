@@ -51,10 +51,10 @@ def dashboard(
     OSGYM_CA), which stay with it: who opens the page needs neither. Nobody looks: no host is asked.
     """
     try:
-        from osgym_host.fleet_dashboard.server import is_loopback, serve
+        from osgym_cli.fleet_dashboard.server import is_loopback, serve
         from osgym_sdk import ConfigError
     except ImportError as error:
-        what = "it is part of the host's distribution: pip install -c constraints.txt -e host_agent"
+        what = "it is part of the distribution osgym-cli: pip install -c constraints.txt -e cli"
         raise OsgymInfraError(f"{what} ({error})") from error
 
     def ready(url: str) -> None:

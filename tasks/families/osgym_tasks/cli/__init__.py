@@ -1,4 +1,4 @@
-"""`osgym tasks`: families of tasks listed, written as files, proved on real desktops, measured and shown."""
+"""`osgym task family`: families of tasks listed, written as files, proved on desktops, measured and shown."""
 
 from __future__ import annotations
 
@@ -7,19 +7,19 @@ import click
 from osgym_tasks.cli import prove, read, show
 from osgym_tasks.cli.options import EXIT_INFRASTRUCTURE, EXIT_WRONG
 
-__all__ = ["EXIT_INFRASTRUCTURE", "EXIT_WRONG", "tasks"]
+__all__ = ["EXIT_INFRASTRUCTURE", "EXIT_WRONG", "commands"]
 
 
 @click.group(
-    name="tasks",
+    name="family",
     short_help="Families of tasks: list them, write files, prove and measure them.",
     epilog="\b\nExamples:\n"
-    "  osgym tasks list\n"
-    "  osgym tasks write edit.lines --seeds 4 --out out/families\n"
-    "  osgym tasks verify edit.lines --seeds 3\n"
-    "  osgym tasks report out/tasks.jsonl --out out/tasks.html\n",
+    "  osgym task family ls\n"
+    "  osgym task family write edit.lines --seeds 4 --out out/families\n"
+    "  osgym task family verify edit.lines --seeds 3\n"
+    "  osgym task family report out/tasks.jsonl --out out/tasks.html\n",
 )
-def tasks() -> None:
+def commands() -> None:
     """Families of tasks, each made by seed and level, with ways to act that prove it."""
 
 
@@ -28,4 +28,4 @@ _COMMANDS = (
     *(show.browse, show.record_, read.card),
 )
 for _command in _COMMANDS:
-    tasks.add_command(_command)
+    commands.add_command(_command)

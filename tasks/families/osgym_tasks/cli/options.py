@@ -57,7 +57,7 @@ _INSTANCES = (
     vary,
 )  # fmt: skip
 host = click.option(
-    "--host", help="The host agent; default OSGYM_HOSTS or http://127.0.0.1:20000 (`osgym serve`)."
+    "--host", help="The host agent; default OSGYM_HOSTS or http://127.0.0.1:20000 (`osgym host serve`)."
 )
 at_once = click.option("--at-once", type=click.IntRange(1), default=4, show_default=True,
                        help="Desktops in use; an episode waits more than it computes.")  # fmt: skip
@@ -88,7 +88,7 @@ def made(families: Sequence[str], every: bool, seeds: int, first_seed: int, leve
         UsageError: no family is named, or one that is not known.
     """
     if every == bool(families):
-        raise click.UsageError("name families (`osgym tasks list`), or say --all")
+        raise click.UsageError("name families (`osgym task family ls`), or say --all")
     try:
         chosen = [family_named(name) for name in families or FAMILIES]
     except UnknownFamily as error:
@@ -118,7 +118,7 @@ def on_desktops(host: str | None, out: Path, work: Callable[[AsyncClient, str], 
     try:
         return asyncio.run(run())
     except (OSGymError, ImageUnknown) as error:
-        raise click.ClickException(f"{error} (is there an `osgym serve`?)") from error
+        raise click.ClickException(f"{error} (is there an `osgym host serve`?)") from error
     except OSError as error:
         raise click.ClickException(f"{out}: {error.strerror or error}") from error
 

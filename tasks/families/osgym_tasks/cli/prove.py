@@ -45,10 +45,10 @@ def verify_(
 
     \b
     Examples:
-      osgym serve --set image=small &
-      osgym tasks verify edit.lines term.count --seeds 3
-      osgym tasks verify --all --seeds 25 --at-once 8
-      osgym tasks verify term.count --oracle-only --host http://127.0.0.1:21000   # a host of `qemu`
+      osgym host serve --set image=small &
+      osgym task family verify edit.lines term.count --seeds 3
+      osgym task family verify --all --seeds 25 --at-once 8
+      osgym task family verify term.count --oracle-only --host http://127.0.0.1:21000   # a host of `qemu`
 
     \b
     Exit codes: 0 all is as it must be - 1 the infrastructure spoilt episodes, the same command runs them
@@ -110,7 +110,7 @@ def baseline(
 
     \b
     Examples:
-      osgym tasks baseline --all --policy random --actions 200 --seeds 5
+      osgym task family baseline --all --policy random --actions 200 --seeds 5
 
     \b
     Exit codes: 0 no family pays - 1 the infrastructure spoilt episodes - 2 wrong usage - 3 a family's mean

@@ -17,7 +17,7 @@ from osgym_tasks.registry import FAMILIES
 from osgym_tasks.report import report_page
 
 
-@click.command(name="list", epilog="\b\nExamples:\n  osgym tasks list\n")
+@click.command(name="ls", epilog="\b\nExamples:\n  osgym task family ls\n")
 def list_() -> None:
     """List the families, the image each needs, and its applications."""
     width = max(map(len, FAMILIES))
@@ -34,7 +34,7 @@ def write(families: Sequence[str], every: bool, seeds: int, first_seed: int, lev
 
     \b
     Examples:
-      osgym tasks write edit.lines --seeds 4 --out out/families
+      osgym task family write edit.lines --seeds 4 --out out/families
     """
     for instance in made(families, every, seeds, first_seed, levels, vary):
         click.echo(instance.write(out))
@@ -55,7 +55,7 @@ def table(record: Path, image: str | None, as_data: bool, check: bool) -> None:
 
     \b
     Examples:
-      osgym tasks table out/tasks.jsonl --check
+      osgym task family table out/tasks.jsonl --check
     """
     rows = difficulties(options.read(record, image))
     falls = disorder(rows)
@@ -97,7 +97,7 @@ def report(record: Path, image: str | None, out: Path) -> None:
 
     \b
     Examples:
-      osgym tasks report out/tasks.jsonl --out out/tasks.html
+      osgym task family report out/tasks.jsonl --out out/tasks.html
     """
     text = report_page(options.read(record, image))
     try:
@@ -107,7 +107,7 @@ def report(record: Path, image: str | None, out: Path) -> None:
     click.echo(out)
 
 
-@click.command(epilog="\b\nExamples:\n  osgym tasks card --out out/card.md\n")
+@click.command(epilog="\b\nExamples:\n  osgym task family card --out out/card.md\n")
 @click.option(
     "--out", type=click.Path(path_type=Path, dir_okay=False), help="A Markdown file; default stdout."
 )

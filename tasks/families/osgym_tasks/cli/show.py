@@ -31,7 +31,7 @@ def browse(families: Sequence[str], level: int, seed: int, vary: tuple[str, ...]
 
     \b
     Examples:
-      osgym tasks browse --level 3 --out out/browse      # all families; then open out/browse/index.html
+      osgym task family browse --level 3 --out out/browse      # all families; then open out/browse/index.html
     """
     chosen = made(tuple(families) or tuple(FAMILIES), False, 1, seed, [level], vary)
 
@@ -64,7 +64,7 @@ def record_(families: Sequence[str], every: bool, seeds: int, first_seed: int, l
 
     \b
     Examples:
-      osgym tasks record --all --seeds 25 --at-once 8 --single --out out/oracles
+      osgym task family record --all --seeds 25 --at-once 8 --single --out out/oracles
       osgym data export out/oracles out/chat --form chat --grammar uitars --min-reward 1
     """
     chosen = made(families, every, seeds, first_seed, levels, vary)

@@ -1,4 +1,4 @@
-// One episode as it was recorded: scrub through its steps, with the frames where they are kept, as `osgym replay` shows it.
+// One episode as it was recorded: scrub through its steps, with the frames where they are kept, as `osgym data replay` shows it.
 
 import { ask } from "./api.js";
 import { clock, facts, inWords, make, say, seconds, shown } from "./dom.js";
@@ -123,7 +123,7 @@ export class EpisodePage {
     const lines = [this.lines.start, ...this.lines.steps.filter(({ kind }) => kind === "step")];
     const lost = lines.filter((line) => line?.frame_dropped).length;
     this.file.disabled = !this.lines.end || this.making;
-    this.file.title = this.lines.end ? "What osgym replay makes: it opens from a mail, without a network" : "When the episode has ended.";
+    this.file.title = this.lines.end ? "What osgym data replay makes: it opens from a mail, without a network" : "When the episode has ended.";
     if (this.making || this.said.dataset.kept) return;
     say(this.said, lines.every((line) => line?.frame == null) ? `${NO_SCREENS} The file has all but them.`
       : lost ? `${lost} of its screens were not kept.` : "");

@@ -1,0 +1,1 @@
+"""The `osgym` command, and the clients of running hosts behind it."""

@@ -1,0 +1,92 @@
+"""`osgym eval run --agent`: the agents of the SDK by their names, or a policy that a module makes."""
+
+from __future__ import annotations
+
+import importlib
+import json
+import sys
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import click
+
+from osgym_sdk import ConfigError
+from osgym_sdk.agents import PROMPTS, Agent, AnthropicAgent, ChatAgent, GeminiAgent, OpenAIAgent
+
+AGENTS: dict[str, type[Agent]] = {
+    "openai": OpenAIAgent,
+    "anthropic": AnthropicAgent,
+    "gemini": GeminiAgent,
+    "chat": ChatAgent,
+}
+PROMPT_NAMES = tuple(PROMPTS)
+
+
+def arguments(pairs: Sequence[str]) -> dict[str, Any]:
+    """Return the arguments that were written as ``name=value``; a value is JSON, else text.
+
+    Raises:
+        click.UsageError: one has no name or no ``=``.
+    """
+    found: dict[str, Any] = {}
+    for pair in pairs:
+        name, equals, written = pair.partition("=")
+        if not equals or not name.isidentifier():
+            raise click.UsageError(f"--agent-arg {pair[:60]!r} is not name=value")
+        if "key" in name or "token" in name.split("_"):
+            raise click.UsageError(
+                f"--agent-arg {name}: put keys into the environment; arguments are kept in --out"
+            )
+        try:
+            found[name] = json.loads(written)
+        except ValueError:
+            found[name] = written
+    return found
+
+
+def make_policy(agent: str, given: Mapping[str, Any]) -> Any:
+    """Return the policy.
+
+    Args:
+        agent: a name of `AGENTS`, or ``module:factory``.
+        given: the arguments that its maker is called with.
+
+    Raises:
+        click.UsageError: there is no such agent, or it takes no such arguments.
+    """
+    make: Any = AGENTS.get(agent)
+    if make is None:
+        make = imported(agent, "--agent", [*AGENTS, "module:factory"])
+    elif "model" not in given:
+        raise click.UsageError(f"--agent {agent} needs --model")
+    elif agent == "chat" and "prompt" not in given:
+        raise click.UsageError(f"--agent chat needs --prompt: one of {', '.join(PROMPT_NAMES)}")
+    try:
+        return make(**given)
+    except ConfigError as exc:
+        raise click.UsageError(f"--agent {agent}: {exc}") from exc
+    except TypeError as exc:
+        raise click.UsageError(f"--agent {agent} does not take these arguments: {exc}") from exc
+
+
+def imported(named: str, option: str, forms: Iterable[str]) -> Any:
+    """Return what ``module:name`` names; modules are looked for in the current folder, too.
+
+    Args:
+        option: the option that it was given to.
+        forms: what may be said.
+
+    Raises:
+        click.UsageError: it has another form, or there is no such thing.
+    """
+    module, colon, name = named.partition(":")
+    if not colon or not module or not name.isidentifier():
+        raise click.UsageError(f"{option} is {', '.join(forms)}, not {named[:60]!r}")
+    here = str(Path.cwd())
+    if here not in sys.path:  # as `python -m` has it
+        sys.path.insert(0, here)
+    try:
+        return getattr(importlib.import_module(module), name)
+    except (ImportError, AttributeError) as exc:
+        raise click.UsageError(f"{option} {named}: {exc}") from exc

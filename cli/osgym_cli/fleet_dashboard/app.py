@@ -1,0 +1,138 @@
+"""The application of the fleet's dashboard: its page, what it shows of all hosts, and the way to each."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+from fastapi import APIRouter, FastAPI, Query, Response
+from fastapi.responses import JSONResponse
+from starlette.requests import Request
+
+from osgym_cli.fleet_dashboard import passing
+from osgym_cli.fleet_dashboard.views import HostView, find_replicas, fleet_history
+from osgym_cli.fleet_dashboard.watch import FleetWatch
+from osgym_host.api import dashboard, errors
+from osgym_host.api.bodies import BoundedBodies
+from osgym_host.api.looking import MAX_ROWS
+from osgym_host.api.security import AccessControl, AccessPolicy
+from osgym_host.episodes.errors import ServiceError
+from osgym_protocol.codes import ErrorCode, TokenScope
+from osgym_protocol.limits import MAX_ID_CHARS
+from osgym_sdk import AsyncClient, OSGymError
+
+MAX_EVENTS_WAIT_S = 30
+PASS_S = 45.0
+"""A new desktop may take that long; the page itself gives up after 40 s."""
+PASS_REPLAY_S = 190.0
+"""A replay is made of all frames of an episode, after those that others asked for."""
+_SHOWN = "^[a-z]{0,20}$"
+
+
+def make_app(client: AsyncClient, watch: FleetWatch, *, token: str | None, read_only: bool) -> FastAPI:
+    """Return the application.
+
+    Args:
+        client: reaches the hosts, with the tokens and certificates of their fleet.
+        token: what callers need; None: whoever works on this machine.
+        read_only: nobody uses a desktop through it.
+    """
+    app = FastAPI(title="OSGym fleet dashboard", redoc_url=None, docs_url=None, openapi_url=None)
+    errors.install(app)
+    app.include_router(dashboard.make_router(index="fleet.html"))
+    app.include_router(dashboard.make_router(prefix="/hosts/{key}"))
+    app.include_router(_fleet_routes(watch, read_only))
+    app.include_router(_host_routes(client, watch, read_only))
+    app.add_middleware(BoundedBodies)
+    app.add_middleware(AccessControl, policy=AccessPolicy(token=token), is_open=dashboard.is_part)
+    return app
+
+
+def _fleet_routes(watch: FleetWatch, read_only: bool) -> APIRouter:
+    router = APIRouter(prefix="/fleet")
+
+    @router.get("/hosts")
+    async def hosts() -> dict[str, Any]:
+        """All hosts, each with what it said last; and the last hour of all together."""
+        await watch.looked()
+        views = [watch.views[key] for key in sorted(watch.views)]
+        return {
+            "hosts": [view.to_dict() for view in views],
+            "samples": fleet_history(views),
+            "every_s": 10.0,
+            "read_only": read_only,
+        }
+
+    @router.get("/replicas")
+    async def replicas(
+        q: Annotated[str, Query(max_length=200)] = "",
+        state: Annotated[str, Query(pattern=_SHOWN)] = "",
+        limit: Annotated[int, Query(ge=1, le=MAX_ROWS)] = 200,
+    ) -> dict[str, Any]:
+        """The replicas of all hosts that are like that."""
+        await watch.looked()
+        return find_replicas(watch.views.values(), q, state, limit)
+
+    @router.get("/episodes")
+    async def episodes(limit: Annotated[int, Query(ge=1, le=MAX_ROWS)] = 200) -> list[dict[str, Any]]:
+        """The latest episodes of all hosts."""
+        return await watch.episodes(limit)
+
+    @router.get("/runs")
+    async def runs() -> list[dict[str, Any]]:
+        """The runs that clients named, of all hosts."""
+        return await watch.runs()
+
+    @router.get("/runs/episodes")
+    async def run_episodes(
+        run: Annotated[str, Query(min_length=1, max_length=MAX_ID_CHARS)],
+    ) -> list[dict[str, Any]]:
+        """The latest episodes of a run, on all hosts."""
+        return await watch.run_episodes(run)
+
+    @router.get("/events")
+    async def events(
+        after: Annotated[int, Query(ge=0)] = 0,
+        wait_s: Annotated[float, Query(ge=0, le=MAX_EVENTS_WAIT_S)] = 0,
+    ) -> dict[str, Any]:
+        """The events of all hosts."""
+        return await watch.events(after, wait_s)
+
+    return router
+
+
+def _host_routes(client: AsyncClient, watch: FleetWatch, read_only: bool) -> APIRouter:
+    router = APIRouter(prefix="/hosts/{key}")
+
+    @router.api_route("/v1/{path:path}", methods=["GET", "POST", "DELETE"])
+    async def pass_on(request: Request, key: str, path: str) -> Response:
+        """What the page of one host asks it."""
+        await watch.looked()
+        view = watch.views.get(key)
+        if view is None:
+            raise ServiceError(ErrorCode.NOT_FOUND, "This fleet has no such host (any more).")
+        if not passing.may_pass(request.method, path, read_only=read_only):
+            why = " It was started with --read-only." if read_only and request.method != "GET" else ""
+            raise ServiceError(ErrorCode.FORBIDDEN, f"The fleet's dashboard does not pass this call on.{why}")
+        if read_only and path == "access":
+            return JSONResponse({"scope": str(TokenScope.OBSERVE), "token": None})
+        return await _passed_on(client, view, request, path)
+
+    return router
+
+
+async def _passed_on(client: AsyncClient, view: HostView, request: Request, path: str) -> Response:
+    body = await request.body()
+    if len(body) > passing.MAX_BODY_BYTES:
+        raise ServiceError(ErrorCode.TOO_LARGE, f"At most {passing.MAX_BODY_BYTES} bytes are passed on.")
+    try:
+        reply = await client.ask_host(
+            view.url,
+            passing.host_path(path, request.url.query),
+            method=request.method,
+            content=body,
+            headers=passing.asked(request.headers),
+            timeout_s=PASS_REPLAY_S if path.endswith("/replay") else PASS_S,
+        )
+    except OSGymError as error:
+        raise ServiceError(ErrorCode.TIMEOUT, f"{view.key} does not answer: {error.message}") from error
+    return Response(reply.body, reply.status, passing.answered(reply.headers))

@@ -1,0 +1,1 @@
+"""`osgym task`: task files checked, written and run without a model."""

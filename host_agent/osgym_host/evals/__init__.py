@@ -1,1 +1,0 @@
-"""What `osgym eval` reads, keeps and shows. The episodes themselves are run by the SDK."""
