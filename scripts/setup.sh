@@ -81,8 +81,8 @@ if [ ${#missing[@]} -gt 0 ]; then
     sudo=(sudo)
   fi
   "${sudo[@]}" true  # asks for a password here, if at all
-  shown "reading the lists of packages" "${sudo[@]}" apt-get update -q -o Acquire::Retries=5
-  shown "installing system packages" "${sudo[@]}" env DEBIAN_FRONTEND=noninteractive \
+  shown "lists of packages" "${sudo[@]}" apt-get update -q -o Acquire::Retries=5
+  shown "system packages" "${sudo[@]}" env DEBIAN_FRONTEND=noninteractive \
     apt-get install -y -q -o Acquire::Retries=5 --no-install-recommends "${missing[@]}"
 fi
 
@@ -90,7 +90,7 @@ python=${PYTHON:-python3}
 "$python" -c 'import sys; sys.exit(sys.version_info < (3, 11))' ||
   die "Python 3.11 or newer is needed; $("$python" --version) found. Name another with PYTHON=..."
 
-[ -x "$venv/bin/python" ] || shown "making a Python environment in $venv" "$python" -m venv "$venv"
+[ -x "$venv/bin/python" ] || shown "environment $venv" "$python" -m venv "$venv"
 # The stamp holds what the environment was made from, so that an unchanged tree costs nothing.
 stamp="$venv/.osgym-$purpose"
 inputs=(pyproject.toml */pyproject.toml */_version.py tasks/families/{pyproject.toml,_version.py} guest_agent/setup.py guest_agent/native/* constraints.txt)
@@ -102,7 +102,7 @@ if [ "$(cat "$stamp" 2>/dev/null || true)" != "$wanted" ]; then
   [ "$purpose" = test ] && targets+=(-e '.[dev]' -e 'infra[aws,gcp,plot,fleet]')
   # What is imported is compiled then: the clouds' packages have thousands of modules, of which few ever are.
   pip=("$venv/bin/python" -m pip install --disable-pip-version-check --progress-bar off)
-  shown "installing the Python packages into $venv" "${pip[@]}" --no-compile -c constraints.txt "${targets[@]}"
+  shown "Python packages" "${pip[@]}" --no-compile -c constraints.txt "${targets[@]}"
   # OSWorld's own clients, to test against: without their dependencies, which are gigabytes.
   [ "$purpose" != test ] || shown "installing OSWorld's clients" "${pip[@]}" --no-deps desktop-env==1.0.2
   printf '%s' "$wanted" > "$stamp"
