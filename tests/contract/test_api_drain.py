@@ -95,7 +95,7 @@ async def test_those_who_wait_are_refused_at_once(tmp_path: Path) -> None:
     async with running_service(tmp_path, warm=0, max_replicas=1) as service:
         await service.create()
         waiting = asyncio.create_task(refusal(service))
-        await asyncio.sleep(0.05)
+        await until(lambda: service.agent.pool.view().waiting == 1)
         await ask(service)
         async with asyncio.timeout(2):
             answer = await waiting

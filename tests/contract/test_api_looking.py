@@ -32,7 +32,7 @@ async def test_episodes_are_listed_living_ones_first(service: Service) -> None:
     lost = await service.create()
     service.guest_of(lost).die()
     living = await service.create(task=TASK)
-    await asyncio.sleep(0.05)
+    await until(lambda: len(service.agent.episodes.active()) == 1)
     answer = await service.http.get("/v1/episodes")
     rows = answer.json()
     assert [row["episode_id"] for row in rows] == [e["episode_id"] for e in (living, lost, ended)]

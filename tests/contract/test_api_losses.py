@@ -148,7 +148,7 @@ async def test_stopping_ends_long_waits_and_episodes(tmp_path: Path) -> None:
         held = await service.create()
         waiting = asyncio.create_task(service.http.post("/v1/episodes", json={"request_id": "w"}))
         poll = asyncio.create_task(service.http.get("/v1/events?after=1000&wait_s=60"))
-        await asyncio.sleep(0.05)
+        await until(lambda: service.agent.pool.view().waiting == 1)
         service.agent.begin_stop()
         assert error(await waiting) == (503, "shutting_down")
         assert (await poll).status_code == 200

@@ -52,7 +52,8 @@ def test_work_that_ends_in_a_change_is_waited_for(screen: Desktop) -> None:
     assert meta["settle"]["reason"] == "quiet"
     assert meta["settle"]["last_change_ms"] > 50
     assert screen.guest.image().tobytes() != before.tobytes()
-    time.sleep(0.5)
+    final, _ = screen.guest.record("/v1/final", {"seq": meta["seq"], "timeout_ms": 5000})
+    assert final["final"] is True and final["previous"]["final"] is True
     assert screen.guest.step({"op": "screenshot"})[0]["previous"]["final"] is True
 
 
@@ -90,7 +91,7 @@ def test_fast_does_not_wait_for_it_and_the_watch_marks_the_frame(screen: Desktop
     meta, _ = screen.guest.step(KEY, settle={"policy": "fast"})
     assert meta["settle"]["policy"] == "fast"
     assert meta["settle"]["wait_ms"] < 300
-    time.sleep(0.8)
+    until(lambda: frame_hash(screen) != meta["frame"]["hash"])
     previous = screen.guest.step({"op": "screenshot"})[0]["previous"]
     assert previous["seq"] == meta["seq"]
     assert previous["final"] is False
@@ -154,7 +155,7 @@ def test_who_burns_the_processor_for_ever_is_not_waited_for(screen: Desktop) -> 
     react(screen, "while :; do :; done")
     meta, _ = screen.guest.step(KEY, settle={"max_ms": 300})
     assert meta["settle"]["reason"] == "timeout"
-    time.sleep(1.8)
+    time.sleep(1.8)  # longer than `burner_s`; a step that begins earlier waits for the program
     meta, _ = screen.guest.step({"op": "move", "x": 700, "y": 700}, settle={"max_ms": 20_000})
     assert meta["settle"]["reason"] in ("quiet", "unchanged")
 
@@ -180,8 +181,8 @@ def test_the_panels_clock_does_not_count(screen: Desktop) -> None:
     until(lambda: screen.property("_NET_CLIENT_LIST").count("0x") == 1)
     screen.guest.step({"op": "screenshot"}, settle={"policy": "fixed", "pause_ms": 300})
     meta, _ = screen.guest.step({"op": "screenshot"})
-    first = screen.guest.observe()[0]["frame"]["hash"]
-    time.sleep(2.2)
+    first = frame_hash(screen)
+    wait_for_changes(screen, 2)
     meta, _ = screen.guest.step({"op": "screenshot"})
     assert meta["previous"]["final"] is True
     assert meta["frame"]["hash"] != first, "the clock runs, and is in the frame"
@@ -192,7 +193,7 @@ def test_a_blinking_caret_does_not_count(screen: Desktop) -> None:
     screen.home.joinpath("a.txt").write_text("")
     screen.open("mousepad", str(screen.home / "a.txt"))
     screen.guest.step({"op": "type", "text": "a"})
-    time.sleep(3)
+    wait_for_changes(screen, 5)
     frames = {screen.guest.observe(format="none")[0]["frame"]["hash"] for _ in _for(1.5)}
     assert len(frames) > 1, "the caret blinks"
     meta, _ = screen.guest.step({"op": "screenshot"})
@@ -204,14 +205,27 @@ def test_a_caret_on_a_letter_with_a_soft_edge_does_not_count(screen: Desktop) ->
     """A caret is told apart even where a program draws its edge between two pixels or onto a letter."""
     screen.run(sys.executable, soft_caret.__file__)
     until(lambda: screen.property("_NET_CLIENT_LIST").count("0x") == 1)
-    time.sleep(1)  # the letter is drawn
+    wait_for_changes(screen, 1)  # the letter is drawn
     screen.guest.step({"op": "screenshot"})
-    time.sleep(2)
+    wait_for_changes(screen, 4)
     frames = {screen.guest.observe(format="none")[0]["frame"]["hash"] for _ in _for(1.5)}
     assert len(frames) > 1, "the caret blinks"
     meta, _ = screen.guest.step({"op": "screenshot"})
     assert meta["previous"]["final"] is True
     assert meta["settle"]["last_change_ms"] is None
+
+
+def frame_hash(screen: Desktop) -> str:
+    """Return the hash of what the screen shows now."""
+    found: str = screen.guest.observe(format="none")[0]["frame"]["hash"]
+    return found
+
+
+def wait_for_changes(screen: Desktop, count: int) -> None:
+    """Wait until the screen changed so many times."""
+    for _ in range(count):
+        before = frame_hash(screen)
+        until(lambda shown=before: frame_hash(screen) != shown)
 
 
 def _for(seconds: float) -> Iterator[float]:

@@ -267,7 +267,7 @@ async def test_stopping_refuses_those_who_wait(tmp_path: Path) -> None:
     async with pool_of(tmp_path, warm=0, max_replicas=1) as (pool, _):
         await pool.acquire("a", nobody, 1)
         waiting = asyncio.create_task(pool.acquire("b", nobody, 60))
-        await asyncio.sleep(0.01)
+        await until(lambda: pool.view().waiting == 1)
         assert await pool.close(5)
         with pytest.raises(PoolStopping):
             await waiting

@@ -156,8 +156,7 @@ def _summary(console: Console, plays: list[Play], folder: Path, elapsed_s: float
     )
     console.print(f"Screens:      {sheet}\nTrajectories: {folder / 'trajectories'}", highlight=False)
     console.print(
-        f"
-Next: osgym host serve --set image={flavor}, and docs/start.md: "
+        f"\nNext: osgym host serve --set image={flavor}, and docs/start.md: "
         "a policy that you watch, take over and show.",
         highlight=False,
     )
