@@ -66,6 +66,7 @@ from osgym_host.scaling.publishers import publisher_of
 from osgym_host.settings import Settings
 from osgym_host.tasks.interface import DownloadCache, Sandbox, TaskPolicy
 from osgym_host.tracing import StepTracer
+from osgym_protocol.host_api import HostImage
 
 log = logging.getLogger(__name__)
 
@@ -116,7 +117,9 @@ class HostAgent:
         self._brancher = ReplicaBrancher(self.pool)
         tasks = self._task_resources()
         self._templates = self._make_templates(tasks)
+        identity = self._identity()
         creator = EpisodeCreator(
+            image=identity.image,
             service=self.episodes,
             pool=self.pool,
             tasks=tasks,
@@ -129,13 +132,12 @@ class HostAgent:
             creator,
             self._brancher,
             CheckpointStore(state_dir / "checkpoints"),
-            image_digest=image.image.digest,
             max_mib=settings.checkpoints_max_mib,
         )
         forks = EpisodeForks(creator, self._brancher)
         self._requests = RequestRegistry(creator, forks, self._checkpoints)
         self._recovery = EpisodeRecovery(creator, self._brancher, self.runtime)
-        self.view = HostStatus(self._identity(), self.pool, self.episodes, self.drain, self._watch.state)
+        self.view = HostStatus(identity, self.pool, self.episodes, self.drain, self._watch.state)
         self._runs = RunLog(self.episodes)
         self._history = History(self.view, self.episodes.metrics, settings.usd_per_hour)
         self._pressure = _pressure_publisher(settings, self.view)
@@ -219,8 +221,7 @@ class HostAgent:
             host_id=host_id(self.settings.data_dir),
             version=importlib.metadata.version("osgym-host"),
             runtime=self.runtime.name,
-            image_digest=self.image.image.digest,
-            image_flavor=self.image.flavor,
+            image=HostImage(self.image.image.digest, self.image.flavor),
             screen=self._size_px,
         )
 

@@ -66,7 +66,6 @@ class Checkpoints:
         brancher: ReplicaBrancher,
         store: CheckpointStore,
         *,
-        image_digest: str,
         max_mib: int,
     ) -> None:
         """Nothing happens before `start`."""
@@ -74,7 +73,6 @@ class Checkpoints:
         self._service = creator.service
         self._brancher = brancher
         self._store = store
-        self._image_digest = image_digest
         self._max_mib = max_mib
         self._known: dict[str, _Checkpoint] = {}
         self._expiry: asyncio.Task[None] | None = None
@@ -234,7 +232,7 @@ class Checkpoints:
             raise ServiceError(
                 ErrorCode.BAD_REQUEST, "A checkpoint has its task; give none with it.", status=422
             )
-        if checkpoint.point.image_digest != self._image_digest:
+        if checkpoint.point.image_digest != self._creator.image.digest:
             text = "The checkpoint is of another golden snapshot than this host runs now."
             raise ServiceError(
                 ErrorCode.UNSUPPORTED, text, {"image_digest": checkpoint.point.image_digest[:100]}

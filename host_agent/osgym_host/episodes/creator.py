@@ -41,6 +41,7 @@ from osgym_host.tasks.interface import Task, TaskContext, TaskError, run_setup, 
 from osgym_protocol.clock import ClockOptions, parse_clock
 from osgym_protocol.codes import ErrorClass, ErrorCode
 from osgym_protocol.episode_options import EpisodeOptions
+from osgym_protocol.host_api import HostImage
 
 log = logging.getLogger(__name__)
 
@@ -57,6 +58,7 @@ class EpisodeCreator:
     def __init__(
         self,
         *,
+        image: HostImage,
         service: EpisodeService,
         pool: Pool,
         tasks: TaskResources,
@@ -64,6 +66,7 @@ class EpisodeCreator:
         screen: tuple[int, int],
     ) -> None:
         """Keep the parts."""
+        self.image = image
         self.service = service
         self.limits = service.limits
         self._pool = pool

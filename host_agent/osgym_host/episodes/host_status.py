@@ -24,13 +24,12 @@ MIB = 1024 * 1024
 
 @dataclass(frozen=True, slots=True)
 class HostIdentity:
-    """What does not change while the service runs."""
+    """Attributes of a host that do not change while the service runs."""
 
     host_id: str
     version: str
     runtime: str
-    image_digest: str
-    image_flavor: str
+    image: HostImage
     screen: tuple[int, int]
 
 
@@ -82,7 +81,7 @@ class HostStatus:
             host_id=me.host_id,
             version=me.version,
             runtime=me.runtime,
-            image=HostImage(me.image_digest, me.image_flavor),
+            image=me.image,
             screen=me.screen,
             capacity=HostCapacity(
                 max_replicas=self._pool.capacity,
