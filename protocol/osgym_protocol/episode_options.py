@@ -35,6 +35,8 @@ class EpisodeOptions(Request):
     """Wait for the screen that steps use unless they ask for another; None is ``exact``."""
     checkpoint: Id | None = field(default=None, metadata=OMIT)
     """Checkpoint to start from instead of a clean desktop and a task."""
+    image: Id | None = field(default=None, metadata=OMIT)
+    """Golden image, by flavor or digest; a host that serves another one refuses the episode."""
     strict_setup: bool = field(default=False, metadata=OMIT)
     """True refuses the episode if a command of the task's setup fails; else each failure is a warning."""
     clock: ClockOptions | ClockTime | None = field(default=None, metadata=OMIT)

@@ -302,6 +302,7 @@ _BY_CODE: dict[str, type[OSGymError]] = {
     ErrorCode.DRAINING: NoCapacity,
     ErrorCode.SHUTTING_DOWN: NoCapacity,
     ErrorCode.UNKNOWN_CHECKPOINT: CheckpointNotFound,
+    ErrorCode.UNKNOWN_IMAGE: Unsupported,
     ErrorCode.UNSUPPORTED: Unsupported,
     ErrorCode.BRANCH_FAILED: BranchFailed,
     ErrorCode.REACH_FORBIDDEN: ReachForbidden,

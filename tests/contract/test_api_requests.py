@@ -35,6 +35,17 @@ async def test_a_request_id_means_one_thing(service: Service, other: dict[str, A
     assert service.agent.pool.view().leased == 1
 
 
+async def test_an_episode_may_name_its_image(service: Service) -> None:
+    """By flavor or digest; another one is refused with the host's own, and takes no desktop."""
+    own = (await service.http.get("/v1/host")).json()["image"]
+    for name in own.values():
+        assert (await service.create(request_id=f"of-{name}", image=name))["episode_id"]
+    refused = await service.http.post("/v1/episodes", json={"request_id": "other", "image": "windows"})
+    assert error(refused) == (404, "unknown_image")
+    assert refused.json()["details"] == {"image": own}
+    assert service.agent.pool.view().leased == len(own)
+
+
 async def test_undoing_a_request(service: Service) -> None:
     """Done, waiting, or still to come: it holds nothing afterwards; unknown ids are fine."""
     done = await service.create(request_id="done")
