@@ -8,7 +8,7 @@ from typing import Any
 
 import click
 
-from osgym_cli.host_client import HostClient, host_options
+from osgym_cli.host_client import HostClient, host_options, json_option
 
 LOOK_S = 0.5
 
@@ -21,10 +21,11 @@ LOOK_S = 0.5
     "\n\b\nExit codes: 0 done - 1 the host agent does not answer, or refuses.\n",
 )
 @host_options
-@click.option("--deadline-s", type=click.FloatRange(min=0), help="After so many seconds no episode is open.")
+@json_option
+@click.option("--deadline-s", type=click.FloatRange(min=0), help="Seconds after which no episode is open.")
 @click.option("--wait", is_flag=True, help="Return when no episode is open.")
 @click.option("--stop", is_flag=True, help="Take it back: new episodes again.")
-def drain(host: HostClient, deadline_s: float | None, wait: bool, stop: bool) -> None:
+def drain(host: HostClient, as_json: bool, deadline_s: float | None, wait: bool, stop: bool) -> None:
     """Empty a running host agent: no new episodes; those that are open learn of it and come to their end.
 
     Without --deadline-s that is when their clients end them. A restarted host agent serves again.
@@ -40,7 +41,7 @@ def drain(host: HostClient, deadline_s: float | None, wait: bool, stop: bool) ->
     while wait and state["capacity"]["leased"]:
         time.sleep(LOOK_S)
         state = host.get("/v1/host").json()
-    click.echo(_status_line(state))
+    click.echo(json.dumps(state, indent=2) if as_json else _status_line(state))
 
 
 def _status_line(state: dict[str, Any]) -> str:

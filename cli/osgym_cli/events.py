@@ -23,7 +23,12 @@ _SHOWN_FIRST = ("id", "time", "kind", "state", "replica_id", "episode_id")
 @click.command()
 @host_options
 @click.option("-f", "--follow", is_flag=True, help="Go on with what happens, also after the agent restarted.")
-@click.option("-n", "--lines", type=click.IntRange(0), help="The newest of those that are kept; default all.")
+@click.option(
+    "-n",
+    "--lines",
+    type=click.IntRange(0),
+    help="Number of newest events; default all that are kept.",
+)
 @click.option("--json", "as_json", is_flag=True, help="Print JSON, an event in each line.")
 def events(host: HostClient, follow: bool, lines: int | None, as_json: bool) -> None:
     """Show what happened on a running host agent: replicas that come and go, episodes, failures.

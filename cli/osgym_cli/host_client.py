@@ -14,13 +14,16 @@ import click
 import httpx
 
 from osgym_protocol.http_clients import make_async_client, make_client
+from osgym_protocol.option_groups import option_group
 from osgym_protocol.proxies import host_route
 
 DEFAULT_URL = "http://127.0.0.1:20000"
 DEFAULT_HOSTS = f"default OSGYM_HOSTS or {DEFAULT_URL}"
 Command = Callable[..., Any]
 
-token_option = click.option(
+HOSTS = option_group("Hosts")
+
+token_option = HOSTS(
     "--token", metavar="TOKEN", help="Token of the hosts; default OSGYM_TOKEN, which other users cannot see."
 )
 json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
@@ -83,7 +86,7 @@ class HostClient:
 
 
 def host_option(metavar: str, help_text: str) -> Callable[[Command], Command]:
-    return click.option("--host", metavar=metavar, help=help_text)
+    return HOSTS("--host", metavar=metavar, help=help_text)
 
 
 def with_options(command: Command, options: Iterable[Callable[[Command], Command]]) -> Command:

@@ -65,12 +65,12 @@ _IN_TEXT = (
 )
 @host_options
 @click.option("-o", "--out", type=click.Path(path_type=Path, dir_okay=False),
-              help="The file; default osgym-support-HOST-TIME.tar.gz here.")  # fmt: skip
+              help="File to write; default osgym-support-HOST-TIME.tar.gz here.")  # fmt: skip
 @click.option("--config", type=click.Path(path_type=Path, exists=True, dir_okay=False),
-              help="The host agent's config file, if it has one.")  # fmt: skip
+              help="Config file of the host agent, if it has one.")  # fmt: skip
 @click.option("--deep", is_flag=True, help="Let `osgym doctor` boot virtual machines too.")
 @click.option("--log-hours", type=click.FloatRange(0, 168), default=2.0, show_default=True,
-              help="Of the service's log in the journal.")  # fmt: skip
+              help="Hours of the service's log in the journal.")  # fmt: skip
 def support_bundle(
     host: HostClient, out: Path | None, config: Path | None, deep: bool, log_hours: float
 ) -> None:

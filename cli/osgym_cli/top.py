@@ -49,7 +49,7 @@ class HostLook:
               help="Seconds between two looks.")  # fmt: skip
 @click.option("--once", is_flag=True, help="Look once, print and end; so does --json.")
 @json_option
-@click.option("-n", "--rows", type=click.IntRange(0), help="Desktops to show; default what fits.")
+@click.option("-n", "--rows", type=click.IntRange(0), help="Number of desktops to show; default what fits.")
 def top(hosts: list[HostClient], every_s: float, once: bool, as_json: bool, rows: int | None) -> None:
     """Show hosts and their busiest desktops, again and again, until Ctrl-C.
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
 
@@ -80,3 +81,16 @@ def test_a_host_needs_no_client(name: str) -> None:
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)
     assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.parametrize("words", ["eval run", "task run", "fleet plan"])
+def test_many_options_are_shown_in_groups(words: str) -> None:
+    """None twice, none left out, and those of no group last."""
+    command = command_of(words.split())
+    assert command is not None
+    shown = CliRunner().invoke(main, [*words.split(), "--help"]).stdout
+    listed, _, rest = shown.partition("\nOptions:\n")
+    assert len(re.findall(r"^\S.*:$", listed, re.MULTILINE)) >= 3
+    assert "--help" in rest and "--help" not in listed
+    for option in (one for one in command.params if isinstance(one, click.Option)):
+        assert len(re.findall(rf"^  .*{option.opts[0]}\b(?!-)", shown, re.MULTILINE)) >= 1

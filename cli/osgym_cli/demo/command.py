@@ -18,11 +18,12 @@ from rich.live import Live
 from osgym_cli.demo.play import Play, Player, PolicyName, make_plays, record
 from osgym_cli.demo.report import contact_sheet, table
 from osgym_cli.demo.service import ServiceFailed, local_service
+from osgym_cli.episode_options import Hosts
+from osgym_cli.host_client import host_option, token_option
 from osgym_host.cli.terminal import EXIT_INTERRUPTED, interrupt_once
 from osgym_host.images.errors import ImageNotFound
 from osgym_host.images.store import ImageStore, default_data_dir
 from osgym_host.tasks.shipped import load_shipped
-from osgym_sdk import AsyncClient
 
 SCREEN = (1920, 1080)
 WIDTH = 120
@@ -37,14 +38,16 @@ EXIT_WRONG = 1
     "  osgym demo --host http://10.0.0.5:20000               a host agent that runs\n",
 )
 @click.option("--flavor", type=click.Choice(["small", "full"]), default="full", show_default=True)
-@click.option("--replicas", type=click.IntRange(1, 256), default=4, show_default=True, help="At a time.")
+@click.option("--replicas", type=click.IntRange(1, 256), default=4, show_default=True,
+              help="Number of desktops that work at once.")  # fmt: skip
 @click.option(
     "--out", type=click.Path(path_type=Path, file_okay=False), default=Path("out"), show_default=True
 )
 @click.option("--tasks", type=click.Path(path_type=Path, exists=True), help="Folder of tasks; default: ours.")
 @click.option("--only", multiple=True, metavar="TEXT", help="Only tasks with this in their name; repeatable.")
-@click.option("--seed", type=int, default=0, show_default=True, help="Of the random policy.")
-@click.option("--host", "hosts", metavar="URL", help="Use running host agents instead of one of our own.")
+@click.option("--seed", type=int, default=0, show_default=True, help="Seed of the random policy.")
+@host_option("URLS", "Running host agents, separated by commas, instead of one of the demo's own.")
+@token_option
 def demo(
     flavor: str,
     replicas: int,
@@ -52,7 +55,8 @@ def demo(
     tasks: Path | None,
     only: tuple[str, ...],
     seed: int,
-    hosts: str | None,
+    host: str | None,
+    token: str | None,
 ) -> None:
     """Run every task by its oracle and by chance on real desktops, and show what happened.
 
@@ -66,7 +70,7 @@ def demo(
     chosen = [t for t in load_shipped(tasks, flavor=flavor) if not only or any(o in t.name for o in only)]
     if not chosen:
         raise click.ClickException("no task matches")
-    if hosts is None:
+    if host is None:
         _bake_if_missing(flavor)
     folder = out / f"demo-{datetime.now():%Y%m%d-%H%M%S}"
     folder.mkdir(parents=True)
@@ -74,7 +78,7 @@ def demo(
     console = Console(width=None if sys.stdout.isatty() else WIDTH)
     try:
         with _view(console, plays) as changed:
-            elapsed_s = asyncio.run(_run(plays, flavor, replicas, hosts, folder, changed))
+            elapsed_s = asyncio.run(_run(plays, flavor, replicas, Hosts(host, token=token), folder, changed))
     except ServiceFailed as error:
         raise click.ClickException(str(error)) from error
     except (KeyboardInterrupt, asyncio.CancelledError):
@@ -121,20 +125,20 @@ async def _run(
     plays: list[Play],
     flavor: str,
     replicas: int,
-    hosts: str | None,
+    hosts: Hosts,
     folder: Path,
     changed: Callable[[Play], None],
 ) -> float:
     """Play everything; how long that took in seconds, from the first reset to the last reward."""
     interrupt_once("removing the desktops …")
-    if hosts is None:
+    if hosts.urls is None:
         click.echo(f"Starting a host agent with {replicas} warm desktops …", err=True)
     async with contextlib.AsyncExitStack() as stack:
-        url = hosts or await stack.enter_async_context(
-            local_service(flavor, replicas, folder / "service.log")
-        )
-        client = await stack.enter_async_context(AsyncClient(url))
-        click.echo(f"Playing {len(plays)} episodes on {url}, {replicas} at once …", err=True)
+        if hosts.urls is None:
+            service = local_service(flavor, replicas, folder / "service.log")
+            hosts = Hosts(await stack.enter_async_context(service))
+        client = await stack.enter_async_context(hosts.client())
+        click.echo(f"Playing {len(plays)} episodes on {hosts.urls}, {replicas} at once …", err=True)
         player = Player(plays, changed)
         began = time.monotonic()
         batch = client.run(player.tasks(), player, concurrency=replicas, keep_frames=True)

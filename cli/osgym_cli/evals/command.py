@@ -8,13 +8,14 @@ from typing import Any
 
 import click
 
-from osgym_cli.episode_hosts import Hosts, episode_host_options
+from osgym_cli.episode_options import EPISODES, Hosts, episode_host_options, episode_options
 from osgym_cli.evals.agents import PROMPT_NAMES, arguments, make_policy
 from osgym_cli.evals.folder import RunFolder, RunFolderError
 from osgym_cli.evals.jobs import NoTasks, find_task_files, make_jobs
 from osgym_cli.evals.rows import Prices
 from osgym_cli.evals.run import Plan, run_plan
 from osgym_host.logs import escape_controls
+from osgym_protocol.option_groups import GroupedCommand, option_group
 from osgym_sdk import ObserveOptions
 
 EPILOG = """
@@ -47,34 +48,28 @@ def _size(ctx: click.Context, param: click.Parameter, value: str | None) -> tupl
     return int(width), int(height)
 
 
-@click.command(epilog=EPILOG)
+MODEL = option_group("Model")
+PRICES = option_group("Prices of a million tokens")
+
+
+@click.command(cls=GroupedCommand, epilog=EPILOG)
 @click.argument("tasks", nargs=-1, required=True, metavar="TASKS...")
-@click.option(
-    "--agent", required=True, metavar="NAME", help="openai, anthropic, gemini, chat, or module:factory."
-)
-@click.option("--model", help="The model's name, as its provider has it.")
-@click.option("--base-url", metavar="URL", help="Of the model's API; by default its provider's.")
-@click.option("--prompt", type=click.Choice(PROMPT_NAMES), help="For chat: how the model is told and read.")
-@click.option("--agent-arg", "pairs", multiple=True, metavar="NAME=VALUE",
-              help="Another argument of the agent, as JSON or text; repeatable.")  # fmt: skip
+@MODEL("--agent", required=True, metavar="NAME", help="openai, anthropic, gemini, chat, or module:factory.")
+@MODEL("--model", help="Name of the model, as its provider has it.")
+@MODEL("--base-url", metavar="URL", help="Address of the model's API; by default its provider's.")
+@MODEL("--prompt", type=click.Choice(PROMPT_NAMES), help="Prompt and grammar of the model, for chat.")
+@MODEL("--agent-arg", "pairs", multiple=True, metavar="NAME=VALUE",
+       help="Further argument of the agent, as JSON or text; repeatable.")  # fmt: skip
+@MODEL("--image-size", callback=_size, metavar="WxH", help="Size of screenshots; by default the agent's.")
+@MODEL("--on-invalid", type=click.Choice(["noop", "error", "end"]), default="noop", show_default=True,
+       help="Consequence of an output that is no action.")  # fmt: skip
 @episode_host_options
-@click.option("--concurrency", type=click.IntRange(1, 4096), default=4, show_default=True, help="At a time.")
-@click.option("--max-steps", type=click.IntRange(1), default=50, show_default=True, help="Of an episode.")
-@click.option("--repeat", type=click.IntRange(1, 1024), default=1, show_default=True,
-              help="Run each task so often; gives pass@k.")  # fmt: skip
-@click.option("--only", multiple=True, metavar="TEXT", help="Only tasks with this in their name; repeatable.")
-@click.option("--out", type=click.Path(path_type=Path, file_okay=False), default=Path("out/eval"),
-              show_default=True, help="Folder for what it leaves.")  # fmt: skip
-@click.option("--resume", is_flag=True, help="Go on in --out: run what is missing, and what we spoilt.")
-@click.option("--image-size", callback=_size, metavar="WxH", help="Of screenshots; the agent's by default.")
-@click.option("--on-invalid", type=click.Choice(["noop", "error", "end"]), default="noop", show_default=True,
-              help="After an output that is no action.")  # fmt: skip
-@click.option("--retries", type=click.IntRange(0, 10), default=1, show_default=True,
-              help="Tries again of an episode that the infrastructure spoilt.")  # fmt: skip
-@click.option("--episode-timeout", "episode_timeout_s", type=float, metavar="SECONDS", help="Of an episode.")
-@click.option("--price-in", type=float, metavar="USD", help="For a million tokens read.")
-@click.option("--price-cached", type=float, metavar="USD", help="For a million read from the cache.")
-@click.option("--price-out", type=float, metavar="USD", help="For a million tokens written.")
+@episode_options(concurrency=4, max_steps=50, out=Path("out/eval"))
+@EPISODES("--episode-timeout", "episode_timeout_s", type=float, metavar="SECONDS",
+          help="Deadline of an episode.")  # fmt: skip
+@PRICES("--price-in", type=float, metavar="USD", help="Price of tokens read.")
+@PRICES("--price-cached", type=float, metavar="USD", help="Price of tokens read from the cache.")
+@PRICES("--price-out", type=float, metavar="USD", help="Price of tokens written.")
 def run(
     tasks: tuple[str, ...],
     agent: str,

@@ -14,7 +14,7 @@ from rich.console import Console, Group
 from rich.live import Live
 from rich.text import Text
 
-from osgym_cli.episode_hosts import Hosts
+from osgym_cli.episode_options import Hosts
 from osgym_cli.evals.folder import RunFolder
 from osgym_cli.evals.jobs import Job
 from osgym_cli.evals.recording import FolderRecorder

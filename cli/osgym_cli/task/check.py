@@ -53,9 +53,9 @@ def reference() -> None:
 
 @click.command(epilog=EPILOG)
 @click.argument("tasks", nargs=-1, required=True, metavar="FILE|DIR...")
-@click.option("--image", default="full", show_default=True, help="Look programs up in this golden image.")
+@click.option("--image", default="full", show_default=True, help="Golden image to look programs up in.")
 @click.option("--data-dir", type=click.Path(file_okay=False, path_type=Path), envvar="OSGYM_DATA_DIR",
-              help="Where images and fetched files are.")  # fmt: skip
+              help="Folder of images and fetched files.")  # fmt: skip
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 def check(tasks: tuple[str, ...], image: str, data_dir: Path | None, as_json: bool) -> None:
     """Say of each task whether it runs here, and what it needs if it does not.

@@ -8,7 +8,7 @@ from typing import Any
 
 import click
 
-from osgym_cli.episode_hosts import Hosts, episode_host_options
+from osgym_cli.episode_options import Hosts, episode_host_options, episode_options
 from osgym_cli.evals.agents import imported
 from osgym_cli.evals.folder import RunFolder, RunFolderError
 from osgym_cli.evals.jobs import Job, NoTasks, find_task_files, make_jobs
@@ -16,6 +16,7 @@ from osgym_cli.evals.rows import Prices, read_rows
 from osgym_cli.evals.run import Plan, run_plan
 from osgym_cli.evals.scripted import NoScript, ScriptedPolicy, marked, reached, script_of
 from osgym_host.logs import escape_controls
+from osgym_protocol.option_groups import GroupedCommand, option_group
 
 EXIT_OTHER_REWARD = 3
 SCRIPTS = ("oracle", "near", "noop", "random")
@@ -44,23 +45,17 @@ Exit codes: 0 it ran - 1 the infrastructure spoilt episodes, or no host agent an
 """
 
 
-@click.command(epilog=EPILOG)
+PLAYED = option_group("Policy")
+
+
+@click.command(cls=GroupedCommand, epilog=EPILOG)
 @click.argument("tasks", nargs=-1, required=True, metavar="FILE|DIR...")
-@click.option("--policy", required=True, metavar="NAME", help="oracle, near, noop, random, a steps.jsonl, "
-              "or module:name.")  # fmt: skip
-@click.option("--expect", type=float, metavar="REWARD", help="Exit with 3 when an episode earns another.")
-@click.option("--seed", type=int, default=0, show_default=True, help="Of random.")
+@PLAYED("--policy", required=True, metavar="NAME", help="oracle, near, noop, random, a steps.jsonl, "
+        "or module:name.")  # fmt: skip
+@PLAYED("--expect", type=float, metavar="REWARD", help="Reward of every episode; others exit with 3.")
+@PLAYED("--seed", type=int, default=0, show_default=True, help="Seed of the policy random.")
 @episode_host_options
-@click.option("--concurrency", type=click.IntRange(1, 4096), default=2, show_default=True, help="At a time.")
-@click.option("--max-steps", type=click.IntRange(1), default=100, show_default=True, help="Of an episode.")
-@click.option("--repeat", type=click.IntRange(1, 1024), default=1, show_default=True,
-              help="Run each task so often.")  # fmt: skip
-@click.option("--only", multiple=True, metavar="TEXT", help="Only tasks with this in their name; repeatable.")
-@click.option("--out", type=click.Path(path_type=Path, file_okay=False), default=Path("out/tasks"),
-              show_default=True, help="Folder for what it leaves.")  # fmt: skip
-@click.option("--resume", is_flag=True, help="Go on in --out: run what is missing, and what we spoilt.")
-@click.option("--retries", type=click.IntRange(0, 10), default=1, show_default=True,
-              help="Tries again of an episode that the infrastructure spoilt.")  # fmt: skip
+@episode_options(concurrency=2, max_steps=100, out=Path("out/tasks"))
 def run(
     tasks: tuple[str, ...],
     policy: str,

@@ -26,14 +26,15 @@ POLL_S = 0.05
     "  osgym host clean --all --yes                              also images, checkpoints, trajectories\n"
     "\n\b\nExit codes: 0 nothing of it runs any more - 1 it cannot be stopped or removed - 2 wrong usage.\n",
 )
-@click.option("--data-dir", type=click.Path(path_type=Path), help="As given to `osgym host serve`.")
-@click.option("--instance", help="As given to `osgym host serve`.")
+@click.option("--data-dir", type=click.Path(path_type=Path),
+              help="Data directory, as given to `osgym host serve`.")  # fmt: skip
+@click.option("--instance", help="Instance, as given to `osgym host serve`.")
 @click.option("--timeout", "timeout_s", default=60.0, show_default=True, help="Seconds until it is killed.")
 @click.option(
     "--all", "everything", is_flag=True,
-    help="And then the data directory whole: images, snapshots, checkpoints, trajectories, caches.",
+    help="Remove the data directory, too: images, snapshots, checkpoints, trajectories, caches.",
 )  # fmt: skip
-@click.option("--yes", is_flag=True, help="With --all: do not ask.")
+@click.option("--yes", is_flag=True, help="Do not ask, with --all.")
 def clean(data_dir: Path | None, instance: str | None, timeout_s: float, everything: bool, yes: bool) -> None:
     """Stop the host agent of this data directory and remove its desktops, nothing else.
 

@@ -35,7 +35,7 @@ or none: then only screen and input are there, no files and commands."""
     "\n\b\nExit codes: 0 it is in the store - 1 it cannot be taken in - 2 wrong usage.\n",
 )
 @click.argument("source", type=click.Path(exists=True, dir_okay=False, path_type=Path))
-@click.option("--name", required=True, help="What it is to be called.")
+@click.option("--name", required=True, help="Name of the image.")
 @click.option(
     "--guest",
     type=click.Choice([str(kind) for kind in GuestKind]),
@@ -48,7 +48,7 @@ or none: then only screen and input are there, no files and commands."""
     type=click.Choice(["auto", *(str(kind) for kind in Firmware)]),
     default="auto",
     show_default=True,
-    help="What it boots with; auto tells it from the partition table.",
+    help="Firmware that boots it; auto tells it from the partition table.",
 )
 @click.option(
     "--screen",
@@ -79,7 +79,7 @@ or none: then only screen and input are there, no files and commands."""
     type=click.Choice(["vga", "server"]),
     default="vga",
     show_default=True,
-    help="Where the desktop is: on the machine's VGA screen, or seen by OSWorld's server only.",
+    help="Place of the desktop: the machine's VGA screen, or one that only OSWorld's server sees.",
 )
 @click.option("--json", "as_json", is_flag=True, help="Print the result as JSON.")
 def import_disk(

@@ -127,7 +127,7 @@ def _source(flavor: str | None, addition: Path | None) -> tuple[ImageSource, str
     "  osgym image build --add mine           full, with what the folder mine lays over it\n"
     "\n\b\nExit codes: 0 there is one - 1 it cannot be made - 2 wrong usage.\n",
 )
-@click.option("--flavor", help="Which image: full, small or osworld.  [default: full]")
+@click.option("--flavor", help="Image: full, small or osworld.  [default: full]")
 @_add
 @click.option("--lock", "lock_path", type=click.Path(path_type=Path), help="Exact package versions.")
 @click.option("--refresh", is_flag=True, help="Ask the mirror for today's packages again.")
@@ -190,10 +190,10 @@ def _build_disk(
     "  osgym image definition --flavor small\n"
     "  osgym image definition --vm --lock mine.lock\n",
 )
-@click.option("--flavor", help="Which image: full, small or osworld.  [default: full]")
+@click.option("--flavor", help="Image: full, small or osworld.  [default: full]")
 @_add
 @click.option("--lock", "lock_path", type=click.Path(path_type=Path), help="Exact package versions.")
-@click.option("--vm", is_flag=True, help="With its bootable disk and snapshots.")
+@click.option("--vm", is_flag=True, help="Also the definitions of the bootable disk and its snapshots.")
 def definition(flavor: str | None, addition: Path | None, lock_path: Path | None, vm: bool) -> None:
     """Print the digest of what an image is made from: while it is the same, no bake is needed."""
     with errors_reported():
@@ -228,11 +228,11 @@ def _stop_on_signals() -> None:
     "\n\b\nExit codes: 0 there is one - 1 it cannot be made - 2 wrong usage - 130 Ctrl-C.\n",
 )
 @click.argument("disk")
-@click.option("--name", default=DEFAULT_NAME, show_default=True, help="What it is called: disk@name.")
+@click.option("--name", default=DEFAULT_NAME, show_default=True, help="Name of the snapshot: disk@name.")
 @click.option(
     "--warmup",
     type=click.Path(path_type=Path),
-    help="What is done before it is frozen: a file, or the name of one in images/warmups. "
+    help="Warm-up before it is frozen: a file, or the name of one in images/warmups. "
     "Without it, the one that is called like the snapshot, if there is one.",
 )
 @click.option(

@@ -62,8 +62,9 @@ def settle() -> None:
 @settle.command("calibrate", epilog=EPILOG)
 @click.argument("image")
 @click.option("--programs", multiple=True, help="Only this application (repeat for more); default: all.")
-@click.option("--minutes", type=click.FloatRange(0.5, 600), default=30.0, show_default=True, help="In all.")
-@click.option("--seed", type=int, default=1, show_default=True, help="Of words, places and menus.")
+@click.option("--minutes", type=click.FloatRange(0.5, 600), default=30.0, show_default=True,
+              help="Minutes in all.")  # fmt: skip
+@click.option("--seed", type=int, default=1, show_default=True, help="Seed of words, places and menus.")
 @click.option("--max-horizon", "max_ms", type=click.FloatRange(60, 800), default=600.0, show_default=True,
               help="No timer counts for longer, in ms.")  # fmt: skip
 @click.option("--out", type=click.Path(path_type=Path, dir_okay=False), help="Write here, not to the image.")
@@ -119,9 +120,10 @@ def calibrate_image(
 )
 @click.argument("image")
 @click.option("--programs", multiple=True, help="Only this application (repeat for more); default: all.")
-@click.option("--minutes", type=click.FloatRange(0.5, 600), default=15.0, show_default=True, help="In all.")
-@click.option("--seed", type=int, default=2, show_default=True, help="Another than calibrate had.")
-@click.option("--uncalibrated", is_flag=True, help="By the image's own horizons, for comparison.")
+@click.option("--minutes", type=click.FloatRange(0.5, 600), default=15.0, show_default=True,
+              help="Minutes in all.")  # fmt: skip
+@click.option("--seed", type=int, default=2, show_default=True, help="Seed, another than calibrate had.")
+@click.option("--uncalibrated", is_flag=True, help="Use the image's own horizons, for comparison.")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 def check(
     image: str, programs: tuple[str, ...], minutes: float, seed: int, uncalibrated: bool, as_json: bool

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 from pathlib import Path
 from typing import Any
@@ -28,13 +29,13 @@ def file_options(command: Any) -> Any:
     command = click.option(
         "--config",
         type=click.Path(path_type=Path, exists=True, dir_okay=False),
-        help="The host agent's config file, to take `tokens_file` from.",
+        help="Config file of the host agent, to take `tokens_file` from.",
     )(command)
     return click.option(
         "--file",
         "path",
         type=click.Path(path_type=Path, dir_okay=False),
-        help="The file of tokens; default OSGYM_TOKENS_FILE, or `tokens_file` of --config.",
+        help="File of tokens; default OSGYM_TOKENS_FILE, or `tokens_file` of --config.",
     )(command)
 
 
@@ -58,9 +59,9 @@ def token() -> None:
     "\n\b\nExit codes: 0 done - 1 the name is taken, or the file cannot be used - 2 wrong usage.\n"
 )
 @click.option(
-    "--scope", type=click.Choice([str(one) for one in TokenScope]), required=True, help="What it may do."
+    "--scope", type=click.Choice([str(one) for one in TokenScope]), required=True, help="Rights of the token."
 )
-@click.option("--name", required=True, help="Whose it is: stands in events and refusals.")
+@click.option("--name", required=True, help="Name of its owner, which events and refusals say.")
 @file_options
 def new(scope: str, name: str, path: Path | None, config: Path | None) -> None:
     """Make a token and print it, this once; add its line to the file, which is made if there is none."""
@@ -75,16 +76,20 @@ def new(scope: str, name: str, path: Path | None, config: Path | None) -> None:
 
 @token.command("ls", epilog="\b\nExamples:\n  osgym token ls --file /etc/osgym/tokens\n")
 @file_options
-def list_tokens(path: Path | None, config: Path | None) -> None:
+@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+def list_tokens(path: Path | None, config: Path | None, as_json: bool) -> None:
     """List the tokens of the file: their scopes, names, and the beginnings of their SHA-256."""
     where = _file(path, config)
     try:
         tokens, problems = read_tokens(where, trusted=False)
     except TokensError as error:
         raise click.ClickException(str(error)) from error
-    show_table(
-        ("SCOPE", "NAME", "SHA-256"), (), [(str(t.scope), t.name, f"{t.digest.hex()[:12]}…") for t in tokens]
-    )
+    if as_json:
+        rows = [{"scope": str(t.scope), "name": t.name, "sha256": t.digest.hex()} for t in tokens]
+        click.echo(json.dumps(rows, indent=2))
+    else:
+        texts = [(str(t.scope), t.name, f"{t.digest.hex()[:12]}…") for t in tokens]
+        show_table(("SCOPE", "NAME", "SHA-256"), (), texts)
     for problem in problems:
         click.echo(f"{where}: {problem}", err=True)
 

@@ -19,6 +19,7 @@ from osgym_infra.cost.price import CostAssumptions, FramesTo, Interruptions, Mar
 from osgym_infra.errors import BadInput
 from osgym_infra.workloads import profile as profiles
 from osgym_infra.workloads.profile import Bound, Profile
+from osgym_protocol.option_groups import GroupedCommand, option_group
 
 MARKETS = {"on-demand": Market.ON_DEMAND, "spot": Market.SPOT, "dedicated": Market.DEDICATED}
 
@@ -53,62 +54,61 @@ Exit codes
 """
 
 
-@click.command(epilog=EPILOG, context_settings={"max_content_width": 110})
-@click.option("--replicas", "-n", type=int, required=True, help="How many replicas run at the same time.")
-@click.option("--budget-usd-per-day", type=float, help="Fail, and say what would do, when it costs more.")
-@click.option("--provider", multiple=True, help="Only these (aws, gcp, hetzner, …); may be repeated.")
-@click.option("--region", multiple=True, help="Only these regions; may be repeated.")
-@click.option(
-    "--market", multiple=True, type=click.Choice(list(MARKETS)), help="Only these; may be repeated."
-)
-@click.option("--type", "types", multiple=True, help="Only these host types; may be repeated.")
-@click.option(
-    "--runtime", metavar="NAME", help="local, qemu, or one with a --profile; default the profile's, or local."
-)
-@click.option(
-    "--profile",
-    "profile_name",
-    default="",
-    help="A measured workload: a name or a file of osgym fleet fit. Default: the runtime's.",
-)
-@click.option("--emulated", is_flag=True, help="Virtual machines without KVM, on any host.")
-@click.option("--bound", type=click.Choice([b.value for b in Bound]), default=Bound.PESSIMISTIC.value,
-              show_default=True, help="Which end of the measured intervals to plan with.")  # fmt: skip
-@click.option("--replica-ram-gib", type=float, help="R_ws: memory that a replica touches.")
-@click.option("--shared", type=float, help="s: part of it that is shared copy-on-write, 0 to below 1.")
-@click.option("--overhead-gib", type=float, help="o: host memory per replica beside its own.")
-@click.option("--step-cpu-s", type=float, help="D: CPU-seconds of a step.")
-@click.option("--reset-cpu-s", type=float, help="C: CPU-seconds of a reset, set-up and scoring included.")
-@click.option("--idle-cores", type=float, help="b: cores that an idle replica uses.")
-@click.option("--think-s", type=float, help="Z: seconds between an answer and the next step.")
-@click.option("--overlay-gib", type=float, help="What an episode writes to disk at most.")
-@click.option("--p95-ms", type=float, help="95 % of steps get their CPU work done within so long.")
-@click.option("--max-replicas-per-host", type=int, default=Rules().max_replicas, show_default=True,
-              help="Cap: so many are lost at most with one host.")  # fmt: skip
-@click.option("--max-hosts", multiple=True, metavar="TYPE=N", help="A quota; may be repeated.")
-@click.option("--allow-unknown-kvm", is_flag=True, help="With qemu: types on which nobody confirmed KVM.")
-@click.option("--thread-efficiency", type=float, default=Rules().thread_efficiency, show_default=True,
-              help="What a vCPU is of a core where two share one; 1 for a core each.")  # fmt: skip
-@click.option("--egress", type=click.Choice([to.value for to in FramesTo]), default=FramesTo.REGION.value,
-              show_default=True, help="Where frames go: to private addresses in the same zone, within the "
-              "region to public addresses or another zone, or out of it.")  # fmt: skip
-@click.option("--private", is_flag=True, help="Hosts have no public address (so with --egress zone).")
-@click.option("--spot-price", type=click.Choice(["high", "low"]), default="high", show_default=True,
-              help="Which end of a spot price range to plan with.")  # fmt: skip
-@click.option("--interruptions-per-day", type=float, default=1.0, show_default=True,
-              help="How often a spot host is taken back.")  # fmt: skip
-@click.option("--rebuild-h", type=float,
-              help="Measured hours until a lost spot host is replaced. Default: "
-              f"{Interruptions().rebuild_h}, assumed.")  # fmt: skip
-@click.option("--availability", type=float, default=CostAssumptions().availability, show_default=True,
-              help="Part of the time that a paid replica is usable.")  # fmt: skip
-@click.option("--rate", multiple=True, metavar="EUR=USD", help="Include prices in that currency.")
-@click.option(
-    "--catalogue", "catalogue_file", type=click.Path(path_type=Path), help="Your own rows; they win."
-)
+WANTED = option_group("What is wanted")
+HOSTS = option_group("Hosts")
+WORKLOAD = option_group("Workload, instead of the profile's")
+PRICES = option_group("Prices")
+
+
+@click.command(cls=GroupedCommand, epilog=EPILOG, context_settings={"max_content_width": 110})
+@WANTED("--replicas", "-n", type=int, required=True, help="Number of replicas that run at the same time.")
+@WANTED("--p95-ms", type=float, help="Milliseconds within which 95 % of steps get their CPU work done.")
+@WANTED("--budget-usd-per-day", type=float,
+        help="Upper bound of the price; above it, fail and say what would do.")  # fmt: skip
+@HOSTS("--provider", multiple=True, help="Provider to choose from (aws, gcp, hetzner, …); may be repeated.")
+@HOSTS("--region", multiple=True, help="Region to choose from; may be repeated.")
+@HOSTS("--market", multiple=True, type=click.Choice(list(MARKETS)),
+       help="Market to choose from; may be repeated.")  # fmt: skip
+@HOSTS("--type", "types", multiple=True, help="Host type to choose from; may be repeated.")
+@HOSTS("--max-hosts", multiple=True, metavar="TYPE=N", help="Quota of a host type; may be repeated.")
+@HOSTS("--max-replicas-per-host", type=int, default=Rules().max_replicas, show_default=True,
+       help="Number of replicas that may be lost with one host.")  # fmt: skip
+@HOSTS("--thread-efficiency", type=float, default=Rules().thread_efficiency, show_default=True,
+       help="Part of a core that a vCPU is where two share one; 1 for a core each.")  # fmt: skip
+@HOSTS("--allow-unknown-kvm", is_flag=True, help="Types on which nobody confirmed KVM, with qemu.")
+@HOSTS("--private", is_flag=True, help="Hosts without a public address (so with --egress zone).")
+@WORKLOAD("--runtime", metavar="NAME",
+          help="Runtime: local, qemu, or one with a --profile; default the profile's, or local.")  # fmt: skip
+@WORKLOAD("--profile", "profile_name", default="",
+          help="Measured workload: a name or a file of osgym fleet fit; default the runtime's.")  # fmt: skip
+@WORKLOAD("--emulated", is_flag=True, help="Virtual machines without KVM, on any host.")
+@WORKLOAD("--bound", type=click.Choice([b.value for b in Bound]), default=Bound.PESSIMISTIC.value,
+          show_default=True, help="End of the measured intervals to plan with.")  # fmt: skip
+@WORKLOAD("--replica-ram-gib", type=float, help="R_ws: memory that a replica touches.")
+@WORKLOAD("--shared", type=float, help="s: part of it that is shared copy-on-write, 0 to below 1.")
+@WORKLOAD("--overhead-gib", type=float, help="o: host memory per replica beside its own.")
+@WORKLOAD("--step-cpu-s", type=float, help="D: CPU-seconds of a step.")
+@WORKLOAD("--reset-cpu-s", type=float, help="C: CPU-seconds of a reset, set-up and scoring included.")
+@WORKLOAD("--idle-cores", type=float, help="b: cores that an idle replica uses.")
+@WORKLOAD("--think-s", type=float, help="Z: seconds between an answer and the next step.")
+@WORKLOAD("--overlay-gib", type=float, help="Disk space that an episode writes at most.")
+@PRICES("--egress", type=click.Choice([to.value for to in FramesTo]), default=FramesTo.REGION.value,
+        show_default=True, help="Destination of frames: private addresses in the same zone, the region with "
+        "public addresses or another zone, or outside of it.")  # fmt: skip
+@PRICES("--spot-price", type=click.Choice(["high", "low"]), default="high", show_default=True,
+        help="End of a spot price range to plan with.")  # fmt: skip
+@PRICES("--interruptions-per-day", type=float, default=1.0, show_default=True,
+        help="Number of times a day that a spot host is taken back.")  # fmt: skip
+@PRICES("--rebuild-h", type=float, help="Measured hours until a lost spot host is replaced; default "
+        f"{Interruptions().rebuild_h}, assumed.")  # fmt: skip
+@PRICES("--availability", type=float, default=CostAssumptions().availability, show_default=True,
+        help="Part of the time that a paid replica is usable.")  # fmt: skip
+@PRICES("--rate", multiple=True, metavar="EUR=USD", help="Exchange rate, to include prices in that currency.")
+@PRICES("--catalogue", "catalogue_file", type=click.Path(path_type=Path),
+        help="File with rows of your own, which win.")  # fmt: skip
 @click.option("--top", type=int, default=3, show_default=True, help="Types shown per provider and market.")
 @click.option("--plot", type=click.Path(path_type=Path),
-              help="Draw cost against K: the paper's parameters, and the best host type.")  # fmt: skip
+              help="Picture of cost against K: the paper's parameters, and the best host type.")  # fmt: skip
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 @exits
 def plan(
