@@ -1,4 +1,4 @@
-"""`python -m osgym_tasks` is `osgym task family`."""
+"""`python -m osgym_tasks` runs `osgym task family`."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""Policies without a model, to see what a task gives away: nothing, chance, chance by the keyboard alone.
+"""Policies without a model, which measure what a task gives away: nothing, random, random by keyboard only.
 
-What they earn is a property of the families: a policy that learns nothing must earn next to nothing. Pure.
+Their reward is a property of the families: a policy that learns nothing must earn next to nothing. Pure.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from osgym_tasks.record import BASELINE, Outcome
 from osgym_tasks.verify import Trial, nothing_in
 
 SUSPICIOUS = 0.05
-"""A mean reward above it says that a family pays for chance."""
+"""Mean reward above which a family pays for chance."""
 PER_STEP = 25
 _SCREEN_PX = (1920, 1080)
 _Z = 1.959964
@@ -41,10 +41,10 @@ class Chance(StrEnum):
 
 
 def baseline_of(instance: Instance, policy: Chance, actions: int) -> Trial:
-    """The trial of a policy in an instance: the same actions whenever it is made.
+    """Return the trial of a policy in an instance; its actions are the same each time.
 
     Args:
-        actions: how many; `nothing` does none.
+        actions: Number of actions; ignored by `nothing`.
     """
     way = policy.value if policy is Chance.NOTHING else f"{policy} {actions}"
     dice = dice_of(f"{BASELINE}{way}", 1, instance.seed, instance.level)
@@ -57,12 +57,12 @@ def baseline_of(instance: Instance, policy: Chance, actions: int) -> Trial:
 
 
 def in_steps(actions: list[dict[str, Any]]) -> Steps:
-    """The actions, several to a step."""
+    """Return the actions, several to a step."""
     return [actions[at : at + PER_STEP] for at in range(0, len(actions), PER_STEP)]
 
 
 def _press(dice: random.Random) -> dict[str, Any]:
-    """A key, or a line of letters, or a shortcut."""
+    """Return a key, a line of letters, or a shortcut."""
     kind = dice.random()
     if kind < 0.15:
         text = "".join(dice.choices(string.ascii_letters + string.digits + " .-=", k=dice.randint(1, 16)))
@@ -90,10 +90,10 @@ def _any(dice: random.Random) -> dict[str, Any]:
 
 @dataclass(frozen=True, slots=True)
 class Earned:
-    """What a policy earned in a family.
+    """Rewards of a policy in a family.
 
     Attributes:
-        low, high: 95 % interval of the mean, by Wilson's formula, which rewards between 0 and 1 only narrow.
+        low, high: 95 % interval of the mean, by Wilson's formula; rewards between 0 and 1 only narrow it.
     """
 
     family: str
@@ -110,7 +110,7 @@ class Earned:
 
 
 def earned(outcomes: Iterable[Outcome]) -> list[Earned]:
-    """What baselines earned, by family and policy."""
+    """Return the rewards of baselines, by family and policy."""
     rewards: dict[tuple[str, str], list[float]] = {}
     for one in outcomes:
         if one.is_baseline and one.reward is not None:

@@ -1,4 +1,4 @@
-"""One instance of each family as a page: what is asked, first and last screen, the oracle's way between."""
+"""Page with one instance of each family: its instruction, first and last screen, and the oracle's steps."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class Shot:
     """A screen of the page.
 
     Attributes:
-        file: within the page's folder.
+        file: Path within the page's folder.
     """
 
     file: str
@@ -36,7 +36,7 @@ class Shot:
 
 @dataclass(frozen=True, slots=True)
 class Shown:
-    """An instance of the page; without screens where no desktop came."""
+    """An instance on the page; it has no screens where no desktop was available."""
 
     instance: Instance
     reward: float | None
@@ -50,11 +50,11 @@ class Shown:
 async def shown(
     client: AsyncClient, instances: Sequence[Instance], folder: Path, concurrency: int
 ) -> list[Shown]:
-    """Play the oracle of each and keep its screens below the folder; in the order of `instances`.
+    """Play the oracle of each instance and save its screens below the folder; in the order of `instances`.
 
     Raises:
-        OSError: a picture cannot be written.
-        OSGymError: the client refuses how it is to be run.
+        OSError: A picture cannot be written.
+        OSGymError: The client refuses an argument.
     """
     (folder / "screens").mkdir(parents=True, exist_ok=True)
     trials = [Trial(one, "oracle", one.ways.oracle, 1.0, patient=False) for one in instances]
@@ -66,10 +66,10 @@ async def shown(
 
 
 def kept(instance: Instance, result: Result, folder: Path) -> Shown:
-    """Write the screens of an episode; what has none is shown without.
+    """Write the screens of an episode.
 
     Raises:
-        OSError: a picture cannot be written.
+        OSError: A picture cannot be written.
     """
     captions = ["at the beginning", *(_said(step.executed) for step in result.steps)]
     frames = [result.trajectory.first_data, *(step.data for step in result.steps)]
@@ -94,7 +94,7 @@ def kept(instance: Instance, result: Result, folder: Path) -> Shown:
 
 
 def browse_page(entries: Sequence[Shown], image: str) -> str:
-    """The page; it lies beside its pictures."""
+    """Return the page; it belongs beside its pictures."""
     names = "".join(
         f'<a href="#{text(one.instance.name)}">{text(one.instance.family)}</a>' for one in entries
     )
@@ -139,7 +139,7 @@ def _entry(one: Shown) -> str:
 
 
 def _wordings(instance: Instance) -> str:
-    """All of them for these parameters; the one that the instance has stands out."""
+    """Return all wordings for these parameters, with the instance's own emphasized."""
     family = FAMILIES[instance.family]
     dice = dice_of("wordings", 1, instance.seed, instance.level)
     number = len(family.draft(dice, instance.level).wordings)
@@ -166,7 +166,7 @@ def _reduced(data: bytes, width_px: int) -> Image.Image:
 
 
 def _said(actions: Sequence[Any]) -> str:
-    """What a step does, in a few words."""
+    """Return a short description of a step's actions."""
     words: list[str] = []
     for action in actions:
         match action["op"]:

@@ -1,4 +1,4 @@
-"""What tasks of LibreOffice Calc share: tables to begin with, keys, and checks of what it saved."""
+"""Parts that tasks of LibreOffice Calc share: initial tables, keys, and checks of the saved workbook."""
 
 from __future__ import annotations
 
@@ -36,9 +36,9 @@ _THEMES: dict[str, tuple[tuple[tuple[str, tuple[str, ...]], ...], tuple[str, ...
     "lessons": ((("Pupil", PEOPLE), ("Subject", _SUBJECTS), ("Town", CITIES)), ("Points", "Pages", "Words")),
     "repairs": ((("Owner", PEOPLE), ("Item", GOODS), ("Town", CITIES)), ("Parts", "Cost", "Value")),
 }
-"""By the name of the file: columns of text, and of numbers."""
+"""Columns of text and of numbers, by the name of the file."""
 _RANGES = ((2, 99), (100, 999), (1000, 9999))
-"""No value of a column of numbers is one of another column."""
+"""Ranges of the columns of numbers; no two columns have a value in common."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +46,7 @@ class Table:
     """Rows below a heading: a column of persons, all different, two of words, three of numbers.
 
     Attributes:
-        name: what it is about, good as a file's name.
+        name: Subject of the table, valid as a file name.
     """
 
     name: str
@@ -55,49 +55,49 @@ class Table:
 
     @property
     def path(self) -> str:
-        """Where its workbook lies."""
+        """Path of its workbook."""
         return f"{HOME}/Documents/{self.name}.xlsx"
 
     @property
     def grid(self) -> Grid:
-        """The heading and the rows."""
+        """Heading and rows."""
         return [self.header, *self.rows]
 
     @property
     def last(self) -> int:
-        """The number of the last row on its sheet."""
+        """Number of the last row on its sheet."""
         return len(self.rows) + 1
 
     @property
     def numbers(self) -> list[str]:
-        """The headings of the columns of numbers."""
+        """Headings of the columns of numbers."""
         return self.header[3:]
 
     def letter(self, heading: str) -> str:
-        """The column of a heading on its sheet."""
+        """Return the letter of a heading's column."""
         return letter(self.header.index(heading))
 
     def area(self, heading: str) -> str:
-        """The cells below a heading, as a reference."""
+        """Return the cells below a heading, as a reference."""
         return f"{self.letter(heading)}2:{self.letter(heading)}{self.last}"
 
     def column(self, heading: str) -> list[Any]:
-        """The values below a heading."""
         place = self.header.index(heading)
         return [row[place] for row in self.rows]
 
 
 def letter(place: int) -> str:
-    """The name of one of the first 26 columns, counted from 0."""
+    """Return the letter of one of the first 26 columns, counted from 0."""
     return chr(ord("A") + place)
 
 
 def draw_table(dice: random.Random, count: int, *, theme: str = "", words: int = 4) -> Table:
-    """Draw a table of so many rows.
+    """Draw a table.
 
     Args:
-        theme: which; drawn as well unless it is named.
-        words: how many values the columns of words take theirs from, at most.
+        count: Number of rows.
+        theme: Theme of the table; empty: drawn.
+        words: Largest number of different values in a column of words.
     """
     name = theme or dice.choice(sorted(_THEMES))
     texts, numbers = _THEMES[name]
@@ -113,7 +113,7 @@ def draw_table(dice: random.Random, count: int, *, theme: str = "", words: int =
 
 
 def workbook(sheets: Mapping[str, Sequence[Sequence[Any]]]) -> bytes:
-    """A workbook of sheets with these rows, as xlsx."""
+    """Return a workbook of sheets with these rows, as xlsx."""
     import openpyxl
 
     book = openpyxl.Workbook()
@@ -126,7 +126,7 @@ def workbook(sheets: Mapping[str, Sequence[Sequence[Any]]]) -> bytes:
 
 
 def opened(path: str, data: bytes) -> list[dict[str, Any]]:
-    """The set-up of a document that is open in Calc, and ready."""
+    """Return the set-up of a document that is open in Calc, and ready."""
     begun, shown = launch(path.rpartition("/")[2], "libreoffice", "--calc", path)
     shown["parameters"]["max_wait_time"] = 120  # seconds; a busy machine takes more than the usual 30
     return [upload({path: data}), begun, shown, execute("bash", "-c", UNTIL_IDLE)]
@@ -138,12 +138,11 @@ def typed(text: str) -> dict[str, Any]:
 
 
 def pause(duration_ms: int = 400) -> dict[str, Any]:
-    """Let Calc follow: what is typed while a window opens or the focus moves is lost on a busy machine."""
+    """Wait for Calc: keys that come while a window opens or the focus moves are lost on a busy machine."""
     return {"op": "wait", "duration_ms": duration_ms}
 
 
 def press(name: str, times: int) -> dict[str, Any]:
-    """Press a key so many times."""
     return {"op": "key", "keys": [name], "repeat": times}
 
 
@@ -168,7 +167,7 @@ def cells(path: str, sheets: Mapping[str, Sequence[Sequence[Any]]]) -> Check:
 
 
 def styled(evaluator: dict[str, Any], path: str, rules: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    """Check by an evaluator what `compare_table` can say of single cells, too."""
+    """Add rules for the style of single cells to an evaluator with `compare_table`."""
     return {
         "func": [*evaluator["func"], "compare_table"],
         "conj": "and",
@@ -179,17 +178,17 @@ def styled(evaluator: dict[str, Any], path: str, rules: Sequence[Mapping[str, An
 
 
 def xml_parts(path: str, *parts: dict[str, Any]) -> Check:
-    """Check elements of the parts of a workbook."""
+    """Check elements in the XML parts of a workbook."""
     return "check_xml_parts", vm_file(path), {"parts": list(parts)}
 
 
 def sheet_part(number: int, path: str, **wanted: Any) -> dict[str, Any]:
-    """Say what a path finds on a sheet, counted from 1, for `xml_parts`."""
+    """Return the rule for `xml_parts` about what a path finds on a sheet, counted from 1."""
     return {"part": f"xl/worksheets/sheet{number}.xml", "path": path, **wanted}
 
 
 def filled(number: int, count: int) -> dict[str, Any]:
-    """Say for `xml_parts` how many cells of a sheet have a value."""
+    """Return the rule for `xml_parts` about the number of cells with a value on a sheet."""
     return sheet_part(number, "s:sheetData/s:row/s:c/s:v", count=count)
 
 
@@ -202,12 +201,12 @@ print(sum(not re.search(r"\\b[A-Za-z_]\\w*\\b(?![(])", formula) for formula in f
 
 
 def no_constants(path: str, number: int) -> Check:
-    """Check that each formula of a sheet refers to a cell or a name at least; `=5` and `=SUM(5)` do not."""
+    """Check that each formula of a sheet refers to a cell or a name; `=5` and `=SUM(5)` do not."""
     return output_check(("python3", "-c", _CONSTANT, path, f"xl/worksheets/sheet{number}.xml"), "0\n")
 
 
 def put(grid: Sequence[Sequence[Any]], values: Mapping[str, Any]) -> Grid:
-    """The rows with values by reference (``H2``) put in, as far as those reach."""
+    """Return the rows with the values of these references (``H2``), as far as the rows reach."""
     places = {(int(ref[1:]) - 1, ord(ref[0]) - ord("A")): value for ref, value in values.items()}
     height = max(len(grid), *(down + 1 for down, _ in places))
     made = [list(row) for row in grid] + [[] for _ in range(height - len(grid))]
@@ -218,5 +217,5 @@ def put(grid: Sequence[Sequence[Any]], values: Mapping[str, Any]) -> Grid:
 
 
 def listed(items: Sequence[str]) -> str:
-    """A list as a sentence has it."""
+    """Return a list as a part of a sentence."""
     return items[0] if len(items) == 1 else f"{', '.join(items[:-1])} and {items[-1]}"

@@ -1,4 +1,4 @@
-"""The card of the families: how many there are, over what, in how many wordings. Pure."""
+"""Card of the families: their numbers by application, wordings and near misses. Pure."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from osgym_tasks.variation import VARIATIONS
 
 @dataclass(frozen=True, slots=True)
 class Counts:
-    """Of one family.
+    """Numbers of one family.
 
     Attributes:
-        wordings: the least over its levels.
-        near: the most near misses that an instance has.
+        wordings: Smallest number of wordings over its levels.
+        near: Largest number of near misses of an instance.
     """
 
     family: str
@@ -29,7 +29,7 @@ class Counts:
 
 
 def counts() -> list[Counts]:
-    """Of every family, from one instance of each level."""
+    """Count every family, from one instance of each level."""
     found = []
     for family in FAMILIES.values():
         drafts = [family.draft(dice_of("card", 1, 0, level), level) for level in LEVELS]
@@ -47,7 +47,7 @@ def counts() -> list[Counts]:
 
 
 def card_markdown() -> str:
-    """The card as Markdown."""
+    """Return the card as Markdown."""
     rows = counts()
     apps = Counter(app for row in rows for app in row.apps)
     groups = Counter(row.family.partition(".")[0] for row in rows)

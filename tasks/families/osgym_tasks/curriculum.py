@@ -1,4 +1,4 @@
-"""Levels that keep success near a target: up where a policy succeeds, down where it does not. Pure."""
+"""Curriculum: levels that keep success near a target, raised on success and lowered on failure. Pure."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from osgym_tasks.sampling import MAX_SEED, Split, split_of
 from osgym_tasks.variation import checked
 
 STEP = 0.25
-"""Levels that an instance at the target's distance of 1 moves a family by: four in a row are a level."""
+"""Change of level by an instance whose reward is 1 away from the target: four in a row are a level."""
 
 
 @dataclass(slots=True)
 class _Standing:
-    """Where a family stands: between two levels, both are drawn."""
+    """Position of a family between two levels, both of which are drawn."""
 
     level: float = 1.0
     seen: int = 0
@@ -26,14 +26,14 @@ class _Standing:
 class Curriculum:
     """Draws instances, family by family, at the level where rewards are near `target`.
 
-    The same calls with the same rewards give the same instances; the state is small and plain, so that it can
-    be kept with a checkpoint of the policy (`state`, `load`).
+    The same calls with the same rewards give the same instances. The state is small and plain, so that it can
+    be saved with a checkpoint of the policy (`state`, `load`).
 
     Attributes:
-        families: names; None means all.
-        target: the mean reward to keep, between 0 and 1; groups of rollouts learn most near one half.
-        split: whose seeds are drawn.
-        vary: of `VARIATIONS`, those that every instance has.
+        families: Names; None means all.
+        target: Mean reward to keep, between 0 and 1; groups of rollouts learn most near one half.
+        split: Split whose seeds are drawn.
+        vary: Names in `VARIATIONS` that every instance has.
     """
 
     families: Sequence[str] | None = None
@@ -45,11 +45,12 @@ class Curriculum:
     _drawn: int = 0
 
     def __post_init__(self) -> None:
-        """Check them.
+        """Check the attributes.
 
         Raises:
-            ValueError: the target is not between 0 and 1, there is no such split or variation, or no family.
-            UnknownFamily: there is no such family.
+            ValueError: The target is not between 0 and 1, a split or variation is unknown, or there is no
+                family.
+            UnknownFamily: There is no such family.
         """
         if not 0 < self.target < 1:
             raise ValueError(f"target must lie between 0 and 1, not {self.target}")
@@ -61,7 +62,7 @@ class Curriculum:
         self._standing = {name: _Standing() for name in names}
 
     def next(self) -> Instance:
-        """Return the next instance: of a family that was drawn least, at its level."""
+        """Return the next instance, of a family that was drawn least, at its level."""
         name = min(self._standing, key=lambda one: self._standing[one].seen)
         standing = self._standing[name]
         standing.seen += 1
@@ -75,9 +76,11 @@ class Curriculum:
         return FAMILIES[name].make(drawn, level, vary=self.vary)
 
     def report(self, instance: Instance, reward: float | None) -> None:
-        """Say what an instance earned, or the mean of a group; None, which no policy earned, changes nothing.
+        """Report the reward of an instance, or the mean of a group.
 
-        Only what was drawn near the family's level moves it: an easy one that is solved says little.
+        None, which no policy earned, changes nothing.
+
+        Only an instance near the family's level moves it: an easy one that is solved proves little.
         """
         standing = self._standing.get(instance.family)
         if reward is None or standing is None or abs(instance.level - standing.level) > 1:
@@ -86,19 +89,19 @@ class Curriculum:
         standing.level = min(max(moved, float(LEVELS[0])), float(LEVELS[-1]))
 
     def levels(self) -> dict[str, float]:
-        """Return where each family stands."""
+        """Return the level of each family."""
         return {name: standing.level for name, standing in self._standing.items()}
 
     def state(self) -> dict[str, object]:
-        """Return all that changes, as JSON."""
+        """Return the changing state, as JSON."""
         standing = {name: [one.level, one.seen] for name, one in self._standing.items()}
         return {"drawn": self._drawn, "standing": standing}
 
     def load(self, state: dict[str, object]) -> None:
-        """Go on from what `state` gave; families that it does not know begin at level 1.
+        """Continue from a `state`; families that it lacks begin at level 1.
 
         Raises:
-            ValueError: it is of another form.
+            ValueError: It has another form.
         """
         drawn, standing = state.get("drawn"), state.get("standing")
         if not isinstance(drawn, int) or not isinstance(standing, dict):

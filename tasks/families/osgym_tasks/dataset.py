@@ -1,4 +1,4 @@
-"""Oracles as a data set of trajectories: what a policy is fine-tuned on before it is trained by rewards."""
+"""Oracles as a data set of trajectories, for fine-tuning a policy before it is trained by rewards."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from osgym_tasks.verify import Trial, play
 
 @dataclass(frozen=True, slots=True)
 class Recorded:
-    """What was written.
+    """Numbers of the written data set.
 
     Attributes:
-        solved: episodes with the reward 1.0; the others are there as well, with theirs.
-        folder_bytes: of the whole data set, with what was in it before.
+        solved: Number of episodes with the reward 1.0; the others are in the data set with their rewards.
+        folder_bytes: Size of the whole data set, earlier episodes included.
     """
 
     episodes: int
@@ -31,13 +31,13 @@ class Recorded:
 
 
 def plain_steps(steps: Steps, *, single: bool) -> Steps:
-    """The same in actions that every model's grammar has.
+    """Return the steps in actions that every model's grammar has.
 
-    Enter after a text is a key of its own, and a wait is the end of its step, since each step ends with a
-    final screen.
+    Enter after a text is a key of its own. A wait is the end of its step, since each step ends with a final
+    screen.
 
     Args:
-        single: every action is a step.
+        single: Every action is a step.
     """
     made: Steps = []
     for step in steps:
@@ -68,12 +68,12 @@ async def record_oracles(
     """Play the oracle of each instance and add its episodes to a data set; every frame is a final one.
 
     Args:
-        single: one action a step, for policies that are asked after each.
+        single: One action per step, for policies that are asked after each.
 
     Raises:
-        ImportError: `osgym_sdk.data` needs pyarrow; the message says how to get it.
-        DatasetError: the folder cannot be written, or holds something else.
-        OSGymError: the client refuses how it is to be run.
+        ImportError: `osgym_sdk.data` needs pyarrow; the message has the remedy.
+        DatasetError: The folder cannot be written, or holds something else.
+        OSGymError: The client refuses an argument.
     """
     from osgym_sdk.data import DatasetWriter  # here: only this needs pyarrow
 

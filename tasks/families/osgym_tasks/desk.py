@@ -1,4 +1,4 @@
-"""What families of the desktop, its files and editors share: windows to begin with, checks."""
+"""Parts that families of the desktop, its files and editors share: initial windows, and checks."""
 
 from __future__ import annotations
 
@@ -9,21 +9,24 @@ from typing import Any
 from osgym_tasks.pieces import HOME, execute, launch, output_check, place, tree_outputs
 
 BOX_PX = (300, 150, 1000, 700)
-"""Where windows of these families are put."""
+"""Place and size of the windows of these families."""
 
 
 def terminal() -> list[dict[str, Any]]:
-    """A terminal that is open in the home folder."""
+    """Open a terminal in the home folder."""
     return launch("Terminal", "xfce4-terminal", "--geometry=100x30+200+120")
 
 
 def mousepad(*paths: str) -> list[dict[str, Any]]:
-    """The text editor with these files in tabs, the last one shown."""
+    """Open the text editor with these files in tabs, the last one shown."""
     return [*launch("Mousepad", "mousepad", *paths), *place("mousepad.Mousepad", *BOX_PX)]
 
 
 def file_manager(folder: str) -> list[dict[str, Any]]:
-    """The file manager with this folder. Its window is found by title: the desktop has its class too."""
+    """Open the file manager with this folder.
+
+    Its window is found by title, since the desktop has its class too.
+    """
     title = folder.rpartition("/")[2]
     box = ",".join(map(str, BOX_PX))
     return [
@@ -34,27 +37,27 @@ def file_manager(folder: str) -> list[dict[str, Any]]:
 
 
 def shell_output(script: str, text: str) -> tuple[str, dict[str, Any], dict[str, Any]]:
-    """For `every`: a shell script prints this text, byte for byte."""
+    """Return the check, for `every`, that a shell script prints this text, byte for byte."""
     return output_check(("bash", "-c", script), text)
 
 
 def tree_check(root: str, files: Mapping[str, str]) -> tuple[str, dict[str, Any], dict[str, Any]]:
-    """For `every`: a folder holds these files, by path within it, with these texts, and no others."""
+    """Return the check, for `every`, that a folder holds these files with these texts, and no others."""
     made = tree_outputs(root, files)
     return made["func"][0], made["result"][0], made["expected"][0]["rules"]
 
 
 def sentence(parts: Iterable[str]) -> str:
-    """The parts as a list in a sentence: a, b and c."""
+    """Return the parts as a list in a sentence: a, b and c."""
     *most, last = parts
     return f"{', '.join(most)} and {last}" if most else last
 
 
 def quoted(texts: Iterable[str]) -> str:
-    """Words of a shell command."""
+    """Return the texts as quoted words of a shell command."""
     return " ".join(map(shlex.quote, texts))
 
 
 def home(path: str) -> str:
-    """A path below the home folder, whole."""
+    """Return the absolute path of a path below the home folder."""
     return f"{HOME}/{path}"

@@ -1,4 +1,4 @@
-"""Difficulty, measured: what each level costs the oracle, and what chance earns there. Pure."""
+"""Measured difficulty: the oracle's effort at each level, and the reward of chance. Pure."""
 
 from __future__ import annotations
 
@@ -11,18 +11,18 @@ from typing import Any
 from osgym_tasks.record import BASELINE, Outcome
 
 SLACK = 0.9
-"""A level may cost a tenth less than the one below: seeds differ."""
+"""Share of the effort below which a level counts as easier than the one before: seeds differ."""
 
 
 @dataclass(frozen=True, slots=True)
 class Difficulty:
-    """One level of a family.
+    """Difficulty of one level of a family.
 
     Attributes:
-        instances: whose oracle earned 1.0; the figures are of these.
-        steps, actions, characters, duration_s: medians of the oracle's; None where the record has none.
-        effort: mean of its actions and typed characters together, by which levels are ordered.
-        chance: mean rewards of baselines, by policy.
+        instances: Number of instances whose oracle earned 1.0; the figures are of these.
+        steps, actions, characters, duration_s: Medians of the oracle; None where the record has none.
+        effort: Mean sum of actions and typed characters, by which levels are ordered.
+        chance: Mean rewards of baselines, by policy.
     """
 
     family: str
@@ -37,7 +37,7 @@ class Difficulty:
 
 
 def difficulties(outcomes: Iterable[Outcome]) -> list[Difficulty]:
-    """Every level of every family in the record, in order."""
+    """Return every level of every family in the record, in order."""
     levels: dict[tuple[str, int], list[Outcome]] = {}
     for one in outcomes:
         levels.setdefault((one.family, one.level), []).append(one)
@@ -65,7 +65,7 @@ def _measured(family: str, level: int, outcomes: list[Outcome]) -> Difficulty:
 
 
 def disorder(rows: Iterable[Difficulty]) -> list[tuple[str, int, int]]:
-    """Where a level costs the oracle less than the one below it: family, lower level, higher level."""
+    """Return family, lower and higher level wherever the higher one costs the oracle less."""
     found = []
     for family, of_family in itertools.groupby(rows, key=lambda row: row.family):
         known = [(row.level, row.effort) for row in of_family if row.effort is not None]
@@ -76,5 +76,5 @@ def disorder(rows: Iterable[Difficulty]) -> list[tuple[str, int, int]]:
 
 
 def as_json(rows: list[Difficulty]) -> list[dict[str, Any]]:
-    """Rows for a file."""
+    """Return rows for a file."""
     return [asdict(row) for row in rows]

@@ -1,4 +1,4 @@
-"""What a family is: from a seed and a level to a task, its oracle and its near misses.
+"""Families of tasks: from a seed and a level to a task, its oracle and its near misses.
 
 Pure: the same family, version, seed and level give the same bytes on every machine.
 """
@@ -18,16 +18,16 @@ from osgym_tasks.variation import checked, varied
 LEVELS = (1, 2, 3, 4, 5)
 MIN_WORDINGS = 6
 Steps = list[list[dict[str, Any]]]
-"""A way to act: lists of internal actions, each list one step."""
+"""Steps to play: lists of internal actions, each list one step."""
 
 
 @dataclass(frozen=True, slots=True)
 class Ways:
-    """How an instance is proved.
+    """Steps that prove an instance.
 
     Attributes:
-        oracle: earns 1.0.
-        near: by name, plausible and wrong: each earns 0.0.
+        oracle: Steps that earn 1.0.
+        near: Near misses by name, plausible and wrong: each earns 0.0.
     """
 
     oracle: Steps
@@ -36,13 +36,13 @@ class Ways:
 
 @dataclass(frozen=True, slots=True)
 class Draft:
-    """What a family's module makes; `Family.make` turns it into a task.
+    """Content of an instance, made by a family's module; `Family.make` turns it into a task.
 
     Attributes:
-        wordings: templates of `str.format` over the names in `named`, at least six.
-        named: what the evaluator checks and the instruction must say, as it must say it.
-        config: set-up steps in OSWorld's format.
-        evaluator: in OSWorld's format.
+        wordings: Templates of `str.format` over the names in `named`, at least six.
+        named: Values that the evaluator checks, as the instruction must have them.
+        config: Set-up steps in OSWorld's format.
+        evaluator: Evaluator in OSWorld's format.
     """
 
     wordings: Sequence[str]
@@ -57,9 +57,9 @@ class Instance:
     """One task of a family.
 
     Attributes:
-        named: each is found in the instruction, literally.
-        vary: the variations that it has, by name.
-        task: in OSWorld's format, with the files it uploads inside.
+        named: Values that the instruction has literally.
+        vary: Names of its variations.
+        task: Task in OSWorld's format, with the files that it uploads inside.
     """
 
     family: str
@@ -72,7 +72,7 @@ class Instance:
 
     @property
     def name(self) -> str:
-        """One of a kind, and safe in a path."""
+        """Unique name, which is safe in a path."""
         return str(self.task["id"])
 
     def write(self, folder: Path) -> Path:
@@ -81,7 +81,7 @@ class Instance:
         Of its near misses the first is written. Each step waits for the final screen of the one before.
 
         Raises:
-            OSError: it cannot be written.
+            OSError: It cannot be written.
         """
         folder.mkdir(parents=True, exist_ok=True)
         path = folder / f"{self.name}.json"
@@ -102,11 +102,11 @@ class Family:
 
     Attributes:
         name: ``group.what``.
-        version: raised with every change of what is made; a seed means another task then.
-        draft: makes an instance from its own dice and the level, 1 to 5.
-        apps: that the image must have.
-        flavor: the smallest golden image that has them.
-        fixed: variations that it is never given, since they would change what it checks.
+        version: Number that is raised with every change of the output; the same seed means another task then.
+        draft: Makes the content of an instance from its own random generator and the level, 1 to 5.
+        apps: Applications that the image must have.
+        flavor: Smallest golden image that has them.
+        fixed: Variations that it never has, since they would change what it checks.
     """
 
     name: str
@@ -122,14 +122,14 @@ class Family:
         """Make the instance of a seed and a level.
 
         Args:
-            seed: not negative.
+            seed: Seed, not negative.
             level: 1 to 5.
-            wording: which template words it; None leaves that to the seed.
-            vary: of `osgym_tasks.variation.VARIATIONS`; those that are `fixed` are left out. What is
-                checked and how it is solved stay the same.
+            wording: Number of the template; None leaves it to the seed.
+            vary: Names in `osgym_tasks.variation.VARIATIONS`; those that are `fixed` are left out. The check
+                and the solution stay the same.
 
         Raises:
-            ValueError: the seed or the level is out of its range, or there is no such wording or variation.
+            ValueError: The seed or the level is out of range, or a wording or variation is unknown.
         """
         if seed < 0:
             raise ValueError(f"seed must be 0 or more, not {seed}")
@@ -163,6 +163,6 @@ class Family:
 
 
 def dice_of(family: str, version: int, seed: int, level: int) -> random.Random:
-    """The dice of one instance, which nothing else throws."""
+    """Return the random generator of one instance, which nothing else uses."""
     key = json.dumps([family, version, seed, level]).encode()
     return random.Random(int.from_bytes(hashlib.sha256(key).digest()))  # noqa: S311 - dice

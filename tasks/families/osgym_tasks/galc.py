@@ -1,4 +1,4 @@
-"""What families of the calculator share: expressions, and the buttons that work them out."""
+"""Parts that families of the calculator share: expressions, and the buttons that compute them."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ _OPERATORS = "+-*"
 
 
 def calculator() -> list[dict[str, Any]]:
-    """Open the calculator, as set-up steps."""
+    """Return set-up steps that open the calculator."""
     return [*launch("galculator", "galculator"), *place("galculator.Galculator", 600, 300, 300, 330)]
 
 
 def expression(
     dice: random.Random, operators: int, *, brackets: int = 0, decimals: bool = False
 ) -> Expression:
-    """One whose value has at most four decimals, and is another when it is worked out from left to right."""
+    """Draw an expression of at most four decimals, whose value from left to right would be another."""
     while True:
         made = _drawn(dice, operators, brackets, decimals)
         result, wrong = value(made), [value_in_order(flat(made))]
@@ -53,7 +53,7 @@ def _drawn(dice: random.Random, operators: int, brackets: int, decimals: bool) -
 
 
 def value(made: Expression) -> Fraction:
-    """What it comes to: brackets first, then products and quotients."""
+    """Return the value: brackets first, then products and quotients."""
     terms, total, sign = [_term(term) for term in made[::2]], Fraction(0), 1
     product = terms[0]
     for operator, term in zip(made[1::2], terms[1:], strict=True):
@@ -69,7 +69,7 @@ def _term(term: Any) -> Fraction:
 
 
 def value_in_order(tokens: Sequence[str]) -> Fraction:
-    """What comes of numbers and operators worked out one after another."""
+    """Return the value of numbers and operators that are computed one after another."""
     total = Fraction(tokens[0])
     for operator, number in zip(tokens[1::2], tokens[2::2], strict=True):
         total = value([str(total), operator, number])
@@ -77,23 +77,23 @@ def value_in_order(tokens: Sequence[str]) -> Fraction:
 
 
 def flat(made: Expression) -> list[str]:
-    """Its numbers and operators, without brackets."""
+    """Return its numbers and operators, without brackets."""
     return [one for term in made for one in (flat(term) if isinstance(term, list) else [term])]
 
 
 def shown(made: Expression) -> str:
-    """As people write it: `12 + (3 - 4) * 5`."""
+    """Return the expression as people write it: `12 + (3 - 4) * 5`."""
     return " ".join(f"({shown(one)})" if isinstance(one, list) else one for one in made)
 
 
 def number_text(number: Fraction) -> str:
-    """As the calculator shows it, of four decimals at most."""
+    """Return the number as the calculator shows it, with four decimals at most."""
     text = f"{float(number):.4f}".rstrip("0").rstrip(".")
     return "0" if text == "-0" else text
 
 
 def press(text: str) -> list[dict[str, Any]]:
-    """A step that clicks the calculator's buttons.
+    """Return a step that clicks the calculator's buttons.
 
     Keys that come faster than its buttons blink are lost, so nothing is typed.
     """
@@ -101,7 +101,7 @@ def press(text: str) -> list[dict[str, Any]]:
 
 
 def press_in_order(made: Expression) -> list[dict[str, Any]]:
-    """Work it out from left to right, with the result of each operation before the next."""
+    """Compute it from left to right, with the result of each operation before the next."""
     first, *rest = flat(made)
     return press(
         first + "".join(f"{sign}{number}=" for sign, number in zip(rest[::2], rest[1::2], strict=True))

@@ -1,4 +1,6 @@
-"""What GIMP's families share: pictures of plain shapes, keys for its menus, checks of what was exported."""
+"""Parts that GIMP's families share: pictures of plain shapes, keys for its menus, checks of the exported
+files.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +18,7 @@ from osgym_tasks.pieces import DONE, HOME, every, key, launch, output_check, pla
 
 FOLDER = f"{HOME}/Pictures"
 PICTURES = {1: 1, 2: 1, 3: 2, 4: 3, 5: 4}
-"""How many pictures a level has."""
+"""Number of pictures, by level."""
 COLOURS = {
     "red": (200, 30, 30), "green": (40, 150, 60), "blue": (40, 70, 200), "yellow": (235, 205, 40),
     "purple": (130, 50, 160), "orange": (240, 130, 20), "white": (250, 250, 250), "black": (15, 15, 15),
@@ -31,7 +33,6 @@ Box = tuple[int, int, int, int]
 
 
 def ground(dice: random.Random, size: tuple[int, int]) -> Image.Image:
-    """A plain picture."""
     return Image.new("RGB", size, dice.choice(_GROUNDS))
 
 
@@ -47,7 +48,7 @@ def put(image: Image.Image, kind: str, colour: str, box: Box) -> None:
 
 
 def scene(dice: random.Random, width: int, height: int) -> Image.Image:
-    """A picture that looks different whichever way it is turned: a shape in each of four corners."""
+    """Return a picture that looks different in each orientation: a shape in each of four corners."""
     image = ground(dice, (width, height))
     across, down = width // 2, height // 2
     colours = dice.sample(sorted(COLOURS), 4)
@@ -60,14 +61,13 @@ def scene(dice: random.Random, width: int, height: int) -> Image.Image:
 
 
 def png(image: Image.Image) -> bytes:
-    """The picture as PNG."""
     out = io.BytesIO()
     image.save(out, "PNG", compress_level=1)
     return out.getvalue()
 
 
 def pixels(image: Image.Image, *, tolerance: int = 2, margin: int = 5) -> list[dict[str, Any]]:
-    """Rules for the colours on a grid, but for those near an edge of something."""
+    """Return rules for the colours on a grid, without those near an edge."""
     found: list[dict[str, Any]] = []
     rgb = image.convert("RGB")
     for row in range(_GRID):
@@ -81,7 +81,7 @@ def pixels(image: Image.Image, *, tolerance: int = 2, margin: int = 5) -> list[d
 
 
 def unchanged(files: Mapping[str, bytes]) -> tuple[str, dict[str, Any], dict[str, Any]]:
-    """For `every`: these files have the bytes that they had."""
+    """Return the check, for `every`, that these files are unchanged."""
     sums = "".join(f"{hashlib.sha256(data).hexdigest()}  {path}\n" for path, data in files.items())
     return output_check(("sha256sum", *files), sums)
 
@@ -89,22 +89,24 @@ def unchanged(files: Mapping[str, bytes]) -> tuple[str, dict[str, Any], dict[str
 def picture_check(
     path: str, image: Image.Image, *, tolerance: int = 2, **more: Any
 ) -> tuple[str, dict[str, Any], dict[str, Any]]:
-    """For `every`: the file is this picture; `more` as `check_image_properties` takes it."""
+    """Return the check, for `every`, that the file is this picture; `more` as `check_image_properties` takes
+    it.
+    """
     rules = {"size": list(image.size), "pixels": pixels(image, tolerance=tolerance), **more}
     return "check_image_properties", vm_file(path), rules
 
 
 @dataclass(frozen=True, slots=True)
 class Edit:
-    """What is to be done with one picture.
+    """Change of one picture.
 
     Attributes:
-        says: an order, with `{name}` for the picture.
-        keys: do it, in GIMP.
-        wrong: do something like it.
-        before: the picture.
-        after: what it is then.
-        mode: of the exported file, as Pillow says it; None where any will do.
+        says: Instruction, with `{name}` for the picture.
+        keys: Steps that make the change in GIMP.
+        wrong: Steps that make a similar change.
+        before: Original picture.
+        after: Changed picture.
+        mode: Mode of the exported file in Pillow's terms; None for any.
     """
 
     says: str
@@ -119,7 +121,9 @@ class Edit:
 
 
 def edits_draft(dice: random.Random, wordings: Sequence[str], edits: Sequence[Edit]) -> Draft:
-    """Edits of pictures, the first of which is open; each is exported under a name of its own."""
+    """Make the draft of changes to pictures, the first of which is open; each is exported under a new
+    name.
+    """
     names = dice.sample(_NAMES, len(edits))
     sources = [f"{FOLDER}/{name}.png" for name in names]
     ends = dice.sample(_TARGETS, len(edits))
@@ -164,12 +168,12 @@ def edits_draft(dice: random.Random, wordings: Sequence[str], edits: Sequence[Ed
 
 
 def opened(path: str) -> Steps:
-    """Open a file by its path, in the place of the one that the dialog names."""
+    """Return steps that open a file by its path, replacing the name that the dialog has."""
     return [[key("ctrl", "o")], [key("ctrl", "a"), {"op": "type", "text": path}], [key("enter")]]
 
 
 def exported(path: str) -> Steps:
-    """Export the picture as a new file, with the format's own settings."""
+    """Return steps that export the picture as a new file, with the format's own settings."""
     return [
         [key("ctrl", "shift", "e")],
         [key("ctrl", "a"), {"op": "type", "text": path}],
@@ -179,10 +183,10 @@ def exported(path: str) -> Steps:
 
 
 def menu(letter: str, *letters: str) -> Steps:
-    """Choose from a menu by the letters that are underlined."""
+    """Return steps that choose from a menu by the underlined letters."""
     return [[key("alt", letter)], *([key(one)] for one in letters)]
 
 
 def search(action: str) -> Steps:
-    """Choose what the search for actions finds first."""
+    """Return steps that choose the first action found by the search for actions."""
     return [[key("/")], [{"op": "type", "text": action}], [key("enter")]]

@@ -18,7 +18,7 @@ _SIZES = {"Clothes": ("Small", "Medium", "Large"), "Kitchen": ("1 litre", "2 lit
 
 
 def goods(dice: random.Random, count: int) -> list[dict[str, Any]]:
-    """Rows of the table `products`: every fourth is not for sale."""
+    """Draw rows of the table `products`; every fourth is not for sale."""
     everything = [(make, kind, group) for make in _MAKES for group, kinds in _KINDS.items() for kind in kinds]
     return [
         {

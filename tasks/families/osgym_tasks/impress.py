@@ -1,4 +1,4 @@
-"""Presentations that tasks in LibreOffice Impress begin with, how they are opened, saved and checked."""
+"""Presentations for tasks in LibreOffice Impress: how they are made, opened, saved and checked."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from osgym_tasks.office import UNTIL_IDLE
 from osgym_tasks.pieces import HOME, execute, key, launch, upload, vm_file
 
 Check = tuple[str, dict[str, Any], dict[str, Any]]
-"""For `pieces.every`."""
+"""Check for `pieces.every`."""
 Slide = tuple[str, ...]
-"""A title and the lines below it."""
+"""Title and lines below it."""
 APPS = ("libreoffice_impress",)
 CALM: dict[str, Any] = {"op": "wait", "duration_ms": 700}
-"""After what Impress carries out when it has time."""
+"""Pause after a command, which Impress executes when it is idle."""
 START_S = 120
-"""LibreOffice on a host that is busy."""
+"""Deadline for the start of LibreOffice on a busy host."""
 SAVE: Steps = [[CALM, key("ctrl", "s"), CALM]]
 
 _SPACES = " ".join(
@@ -69,7 +69,7 @@ _BOXES = {
 
 
 def odp_bytes(slides: Sequence[Slide]) -> bytes:
-    """A presentation of these slides: the same slides, the same bytes."""
+    """Return a presentation of these slides; the same slides give the same bytes."""
     pages = "".join(
         f'<draw:page draw:name="page{number}" draw:master-page-name="Default">'
         f"{_frame('title', slide[:1])}{_frame('body', slide[1:])}</draw:page>"
@@ -102,7 +102,7 @@ def _frame(kind: str, lines: Sequence[str]) -> str:
 
 
 def opened(path: str, slides: Sequence[Slide]) -> list[dict[str, Any]]:
-    """Set-up: the presentation is there, and open in Impress, whose window is active and ready."""
+    """Return the set-up: the presentation exists and is open in Impress, whose window is active and ready."""
     name = path.rpartition("/")[2]
     return [
         upload({path: odp_bytes(slides)}),
@@ -113,28 +113,28 @@ def opened(path: str, slides: Sequence[Slide]) -> list[dict[str, Any]]:
 
 
 def wanted_slides(path: str, slides: Sequence[Slide]) -> Check:
-    """These are all slides, in this order, with these texts and no others."""
+    """Return the check that the slides are these, in this order, with these texts."""
     return "check_slides_text", vm_file(path), {"slides": [list(slide) for slide in slides]}
 
 
 def path_of(dice: random.Random) -> str:
-    """Where a presentation lies."""
+    """Draw the path of a presentation."""
     return f"{HOME}/Documents/{dice.choice(_NAMES)}.odp"
 
 
 def draw_slides(dice: random.Random, count: int, lines: int) -> list[Slide]:
-    """So many slides with titles of their own and so many lines each, of which some are on several slides."""
+    """Draw slides with titles of their own and lines, of which some are on several slides."""
     titles = dice.sample(_TITLES, count)
     return [(title, *dice.sample(_LINES, lines)) for title in titles]
 
 
 def draw_title(dice: random.Random, avoided: Sequence[str]) -> str:
-    """A title that is none of these."""
+    """Draw a title that is none of these."""
     return dice.choice([title for title in _TITLES if title not in avoided])
 
 
 def draw_lines(dice: random.Random, count: int, avoided: Sequence[str]) -> list[str]:
-    """So many lines that are none of these."""
+    """Draw lines that are none of these."""
     return dice.sample([line for line in _LINES if line not in avoided], count)
 
 

@@ -1,4 +1,4 @@
-"""What families of the local web mail share: people, their messages, and how those are told apart."""
+"""Parts that families of the local web mail share: people, messages, and the differences between these."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ _START = datetime(2024, 2, 5, 8, 10)
 
 
 def people(dice: random.Random, count: int) -> list[Row]:
-    """As many, each with a name and an address that is not to be guessed from it; the first owns the mail."""
+    """Draw people, each with a name and an unguessable address; the first owns the mail."""
     names = dice.sample([(first, last) for first in _FIRST for last in _LAST], count)
     return [
         {"address": f"{last.lower()}{dice.randrange(100, 1000)}{at}@mail.example", "name": f"{first} {last}"}
@@ -62,7 +62,7 @@ def letter(
     folder: str = INBOX,
     others: Sequence[Row] = (),
 ) -> Row:
-    """A message to the owner, with one number in its text, and copies to others; it has no date yet."""
+    """Return a message to the owner, with one number in its text, and copies to others; without a date."""
     told = dice.choice(_TEXTS).format(n=dice.randrange(100, 1000))
     return {
         "folder": folder,
@@ -76,15 +76,15 @@ def letter(
 
 
 def number_in(row: Row) -> str:
-    """The number in the text of a message."""
+    """Return the number in the text of a message."""
     return "".join(filter(str.isdecimal, row["text"]))
 
 
 def dated(dice: random.Random, rows: Sequence[Row], new_day: int = 0) -> list[Row]:
-    """The messages with numbers and dates, in this order.
+    """Return the messages with numbers and dates, in this order.
 
     Args:
-        new_day: the place of one that is sent on another day than all before it.
+        new_day: Place of a message that is sent on another day than all before it.
     """
     first, when = dice.randrange(1000, 9000), _START
     made = []

@@ -1,4 +1,4 @@
-"""Documents that tasks begin with, as bytes that depend on nothing but what is written into them."""
+"""Documents for tasks, as bytes that depend on nothing but their content."""
 
 from __future__ import annotations
 
@@ -24,13 +24,15 @@ for round in $(seq 100); do
   sleep 0.25
 done
 """
-"""Waits for LibreOffice: its window has a title before it takes keys, and is ready when it rests."""
+"""Script that waits for LibreOffice: its window has a title before it takes keys, and is ready when it is
+idle.
+"""
 
 
 def document_bytes(document: Workbook | Document | Presentation) -> bytes:
-    """A document of openpyxl, python-docx or python-pptx as bytes: the same document, the same bytes.
+    """Return a document of openpyxl, python-docx or python-pptx as reproducible bytes.
 
-    Writers put the time into the archive's members and into its properties; both are left out.
+    Their writers put the time into the archive's members and into its properties; both are left out.
     """
     raw, out = io.BytesIO(), io.BytesIO()
     document.save(raw)
@@ -51,7 +53,7 @@ _PROPERTIES = (
 
 
 def sheet_bytes(rows: Sequence[Sequence[Any]], *, title: str = "Sheet1") -> bytes:
-    """A workbook of one sheet with these rows, as xlsx."""
+    """Return a workbook of one sheet with these rows, as xlsx."""
     import openpyxl
 
     book = openpyxl.Workbook()

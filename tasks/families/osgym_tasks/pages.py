@@ -1,4 +1,4 @@
-"""What the pages are made of: one look, everything in the file, every text escaped."""
+"""Building blocks of HTML pages: one style, everything in one file, every text escaped."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from importlib import resources
 
 
 def text(value: object) -> str:
-    """The value as text that no markup can come out of, also within an attribute."""
+    """Return the value as escaped text, safe within an attribute too."""
     return html.escape(str(value), quote=True)
 
 
 def page(title: str, body: str) -> str:
-    """A whole page that fetches nothing from elsewhere; `body` is markup."""
+    """Return a whole page that fetches nothing; `body` is HTML."""
     policy = "default-src 'none'; style-src 'unsafe-inline'; img-src 'self' data: file:"
     return (
         '<!doctype html>\n<html lang="en"><head><meta charset="utf-8">'
@@ -24,7 +24,7 @@ def page(title: str, body: str) -> str:
 
 
 def tiles(values: dict[str, object]) -> str:
-    """A row of figures with what they are."""
+    """Return a row of figures with their labels."""
     made = (
         f'<div class="tile"><b>{text(value)}</b><span>{text(name)}</span></div>'
         for name, value in values.items()
@@ -33,12 +33,11 @@ def tiles(values: dict[str, object]) -> str:
 
 
 def cell(value: object, kind: str = "") -> str:
-    """A table's cell."""
     return f'<td class="{text(kind)}">{text(value)}</td>' if kind else f"<td>{text(value)}</td>"
 
 
 def table(head: list[str], rows: list[list[str]]) -> str:
-    """A table; the cells are markup (`cell`). What heads texts is aligned as they are."""
+    """Return a table of HTML cells (`cell`), with headings aligned as their columns."""
     kinds = ["text" if rows and rows[0][at].startswith('<td class="text"') else "" for at in range(len(head))]
     first = "".join(f'<th class="{kind}">{text(name)}</th>' for name, kind in zip(head, kinds, strict=True))
     lines = "".join(f"<tr>{''.join(row)}</tr>\n" for row in rows)

@@ -1,4 +1,4 @@
-"""What families are put together from: set-up steps, actions and checks in OSWorld's format."""
+"""Building blocks of families: set-up steps, actions and checks in OSWorld's format."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from typing import Any
 HOME = "/home/user"
 DONE: list[dict[str, Any]] = [{"op": "done"}]
 FAIL: list[dict[str, Any]] = [{"op": "fail"}]
-"""Giving up: the last step of an oracle where the evaluator's func is `infeasible`."""
+"""Last step of an oracle where the evaluator's func is `infeasible`."""
 
 
 def upload(files: Mapping[str, str | bytes]) -> dict[str, Any]:
-    """Put texts or bytes there, by absolute path."""
+    """Write texts or bytes to files, by absolute path."""
     listed = [
         {"path": path, "text": data}
         if isinstance(data, str)
@@ -31,7 +31,7 @@ def execute(*argv: str) -> dict[str, Any]:
 
 
 def launch(window: str, *argv: str, wait_s: int = 30) -> list[dict[str, Any]]:
-    """Start an application and wait at most so long for a window with this in its title."""
+    """Start an application and wait for a window with this in its title."""
     wait = {
         "command": ["true"],
         "verification": {"window_exists": window},
@@ -45,7 +45,7 @@ def launch(window: str, *argv: str, wait_s: int = 30) -> list[dict[str, Any]]:
 
 
 def place(window_class: str, x_px: int, y_px: int, width_px: int, height_px: int) -> list[dict[str, Any]]:
-    """Put the window of a class (`name.Class`, as `wmctrl -lx` says it) there, and make it the active one."""
+    """Move the window of a class (`name.Class`, as `wmctrl -lx` shows it), and make it the active one."""
     box = f"0,{x_px},{y_px},{width_px},{height_px}"
     return [
         execute("wmctrl", "-x", "-r", window_class, "-e", box),
@@ -54,22 +54,21 @@ def place(window_class: str, x_px: int, y_px: int, width_px: int, height_px: int
 
 
 def key(*keys: str) -> dict[str, Any]:
-    """Press keys together."""
     return {"op": "key", "keys": list(keys)}
 
 
 def switch() -> list[dict[str, Any]]:
-    """A step that goes to the window used before this one, and gives it time to take keys."""
+    """Return a step that goes to the previously used window, and gives it time to take keys."""
     return [key("alt", "tab"), {"op": "wait", "duration_ms": 700}]
 
 
 def line(text: str) -> list[dict[str, Any]]:
-    """A step that types a line and ends it with Enter."""
+    """Return a step that types a line and ends it with Enter."""
     return [{"op": "type", "text": text, "press_enter": True}]
 
 
 def vm_file(path: str) -> dict[str, Any]:
-    """The getter of a file of the desktop."""
+    """Return the getter of a file of the desktop."""
     return {"type": "vm_file", "path": path, "dest": path.rpartition("/")[2]}
 
 
@@ -84,17 +83,17 @@ def every(*checks: tuple[str, Mapping[str, Any], Any]) -> dict[str, Any]:
 
 
 def output_check(argv: Sequence[str], text: str) -> tuple[str, dict[str, Any], dict[str, Any]]:
-    """For `every`: a command prints this text, byte for byte."""
+    """Return the check, for `every`, that a command prints this text, byte for byte."""
     return "exact_match", {"type": "vm_command_line", "command": list(argv)}, {"expected": text}
 
 
 def outputs(expected: Mapping[tuple[str, ...], str]) -> dict[str, Any]:
-    """Check that commands print these texts in the end, all of them, byte for byte."""
+    """Check that all of these commands print these texts in the end, byte for byte."""
     return every(*(output_check(argv, text) for argv, text in expected.items()))
 
 
 def tree_check(root: str, files: Mapping[str, str | bytes]) -> tuple[str, dict[str, Any], dict[str, Any]]:
-    """For `every`: a folder holds these files, by path within it, with these contents, and no others."""
+    """Return the check, for `every`, that a folder holds these files with these contents, and no others."""
     contents = {path: data.encode() if isinstance(data, str) else data for path, data in files.items()}
     sums = sorted(f"{hashlib.sha256(data).hexdigest()}  ./{path}\n" for path, data in contents.items())
     look = f"cd {shlex.quote(root)} && find . -type f -exec sha256sum {{}} + | LC_ALL=C sort"

@@ -1,4 +1,4 @@
-"""Instances that a record proves, made again: what to train on."""
+"""Instances that a record proves, made again for training."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _SHORT = 12
 
 
 class ImageUnknown(ValueError):
-    """Which golden image is in use cannot be said."""
+    """The golden image in use is unknown."""
 
 
 def load_tasks(
@@ -28,21 +28,21 @@ def load_tasks(
     families: Sequence[str] | None = None,
     levels: Sequence[int] | None = None,
 ) -> list[Instance]:
-    """Instances of a record, in its order; those of a family that is gone or changed are left out.
+    """Return instances of a record, in its order, without those of a family that is gone or changed.
 
     Args:
-        record: the file that `osgym task family verify` wrote.
-        verified: only those of which this record proves everything, for the image in use: the oracle twice
-            1.0, nothing and every near miss 0.0. Without it, all that were tried on any image.
-        image: the digest of the golden image in use, or its first twelve digits or more; None asks the host
+        record: File that `osgym task family verify` wrote.
+        verified: Only instances that this record proves completely for the image in use: the oracle twice
+            1.0, nothing and every near miss 0.0. Otherwise, all that were tried on any image.
+        image: Digest of the golden image in use, or at least its first twelve digits; None asks the host
             agents of `OSGYM_HOSTS`, or this machine's.
-        split, families, levels: only these; None means all.
+        split, families, levels: Only these; None means all.
 
     Raises:
-        OSError: the record cannot be read.
-        ImageUnknown: no host says its image, or hosts have several, or the record has several that begin so.
-        OSGymError: no host agent answers.
-        ValueError: there is no such split.
+        OSError: The record cannot be read.
+        ImageUnknown: No host reports its image, hosts have several, or the record has several that begin so.
+        OSGymError: No host agent answers.
+        ValueError: There is no such split.
     """
     wanted = None if split is None else Split(split)
     path = Path(record)
@@ -65,11 +65,11 @@ def load_tasks(
 
 
 def proved_instances(path: Path | str, image: str, split: Split | str | None = None) -> Iterator[Instance]:
-    """As `load_tasks` with `verified`; no instances where there is no record.
+    """Yield instances as `load_tasks` with `verified`; none where there is no record.
 
     Raises:
-        OSError: the record is there and cannot be read.
-        ValueError: there is no such split.
+        OSError: The record exists and cannot be read.
+        ValueError: There is no such split.
     """
     wanted = None if split is None else Split(split)
     if Path(path).exists():
@@ -77,22 +77,22 @@ def proved_instances(path: Path | str, image: str, split: Split | str | None = N
 
 
 def image_in_use(host: str | None = None) -> str:
-    """The digest of the golden image that the hosts have.
+    """Return the digest of the golden image that the hosts have.
 
     Raises:
-        ImageUnknown: one does not say, or they have several.
-        OSGymError: one does not answer.
+        ImageUnknown: A host does not report it, or they have several.
+        OSGymError: A host does not answer.
     """
     with Client(host) as client:
         return one_image(client.host_states())
 
 
 def one_image(states: Mapping[str, HostState | OSGymError]) -> str:
-    """The digest that all of these hosts have.
+    """Return the digest that all of these hosts have.
 
     Raises:
-        ImageUnknown: one does not say, or they have several.
-        OSGymError: what came of asking one, where that was no state.
+        ImageUnknown: A host does not report it, or they have several.
+        OSGymError: Error of a host that could not be asked.
     """
     found: set[str] = set()
     for url, state in states.items():
@@ -107,7 +107,7 @@ def one_image(states: Mapping[str, HostState | OSGymError]) -> str:
 
 
 def _one_of(images: list[str], image: str) -> str:
-    """The image of the record that is meant; empty where it has none of it."""
+    """Return the record's digest that begins so; empty where it has none."""
     begin = [one for one in images if one == image or (len(image) >= _SHORT and one.startswith(image))]
     if len(begin) > 1:
         raise ImageUnknown(f"the record has {len(begin)} images that begin with {image}")
@@ -115,7 +115,7 @@ def _one_of(images: list[str], image: str) -> str:
 
 
 def _made(outcomes: list[Outcome], verified: bool) -> Instance | None:
-    """The instance that these are of; None if its family is another by now, or if not all was right."""
+    """Return the instance of these outcomes; None if its family has changed, or if an outcome is wrong."""
     first = outcomes[0]
     if not first.is_current:
         return None

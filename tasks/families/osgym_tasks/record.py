@@ -1,4 +1,4 @@
-"""What came of episodes, one a line of a file: written as they end, read for tables, pages and training."""
+"""Record of outcomes, one line each: written as episodes end, read for tables, pages and training."""
 
 from __future__ import annotations
 
@@ -12,22 +12,22 @@ from typing import Any, get_type_hints
 from osgym_tasks.registry import FAMILIES
 
 BASELINE = "baseline: "
-"""How the ways of policies without a model begin."""
+"""Prefix of the ways of policies without a model."""
 ORACLE = "oracle "
 
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What came of a trial: a line of the record.
+    """Outcome of a trial: one line of the record.
 
     Attributes:
-        image: the golden image, as whoever ran it named it.
-        wanted: what it must earn; of a baseline, what is hoped.
+        image: Golden image, as the runner named it.
+        wanted: Reward that it must earn; for a baseline, the desired one.
         reward: None when the infrastructure failed; `failure` says how. Such a trial is run again.
-        duration_s: of the episode, from the request for a desktop to the reward.
-        actions: that were done; of `type`, `characters` counts what it typed.
-        setup_s: of `duration_s`, what the task's set-up took.
-        vary: the instance's variations, by comma.
+        duration_s: Time of the episode, from the request for a desktop to the reward.
+        actions: Number of actions; `characters` is the length of all typed texts.
+        setup_s: Part of `duration_s` that the task's set-up took.
+        vary: Variations of the instance, separated by commas.
     """
 
     image: str
@@ -58,12 +58,12 @@ class Outcome:
 
     @property
     def is_oracle(self) -> bool:
-        """Whether it is the way that solves the task."""
+        """Whether it is the oracle's."""
         return self.way.startswith(ORACLE)
 
     @property
     def is_current(self) -> bool:
-        """Whether the family is known, and of the version that made the instance."""
+        """Whether the family is known, and has the version that made the instance."""
         family = FAMILIES.get(self.family)
         return family is not None and self.instance.startswith(
             f"{self.family.replace('.', '-')}-v{family.version}-"
@@ -74,21 +74,20 @@ _KINDS: dict[str, Any] = get_type_hints(Outcome)
 
 
 def line_of(outcome: Outcome) -> str:
-    """The outcome as a line of the record."""
     return json.dumps(asdict(outcome), ensure_ascii=False, allow_nan=False) + "\n"
 
 
 def read_outcomes(path: Path, image: str | None = None, *, every_image: bool = False) -> list[Outcome]:
-    """The newest outcome of each trial on this image, one with a reward before one without.
+    """Return the newest outcome of each trial on this image, preferring one with a reward.
 
-    A line that was not written to its end, or is of another form, is none.
+    A line that was not written to its end, or has another form, is skipped.
 
     Args:
-        image: its digest; None means that of the record's last line.
-        every_image: of all images instead.
+        image: Digest of the image; None means that of the record's last line.
+        every_image: Outcomes of all images instead.
 
     Raises:
-        OSError: it cannot be read.
+        OSError: It cannot be read.
     """
     every = [
         one for line in path.read_text(encoding="utf-8").splitlines() if (one := _read(line)) is not None
@@ -123,16 +122,16 @@ def _read(line: str) -> Outcome | None:
 
 
 def read_record(path: Path, image: str) -> list[Outcome]:
-    """The newest outcome of each trial on this image that has a reward; none where there is no record.
+    """Return the newest outcome with a reward of each trial on this image; none where there is no record.
 
     Raises:
-        OSError: it is there and cannot be read.
+        OSError: It exists and cannot be read.
     """
     return [one for one in read_outcomes(path, image) if one.reward is not None] if path.exists() else []
 
 
 def summary(outcomes: Iterable[Outcome]) -> dict[str, dict[str, Any]]:
-    """By family: what was proved, and of the oracle median steps and seconds; baselines are left out."""
+    """Return by family what was proved, with median steps and seconds of the oracle; without baselines."""
     rows: dict[str, list[Outcome]] = {}
     for outcome in outcomes:
         if not outcome.is_baseline:
@@ -141,7 +140,7 @@ def summary(outcomes: Iterable[Outcome]) -> dict[str, dict[str, Any]]:
 
 
 def row_of(outcomes: list[Outcome]) -> dict[str, Any]:
-    """What a table says of these outcomes together."""
+    """Return the table row of these outcomes."""
     oracles = [one for one in outcomes if one.is_oracle]
     instances: dict[str, list[Outcome]] = {}
     for one in outcomes:

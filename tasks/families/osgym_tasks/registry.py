@@ -20,14 +20,14 @@ FAMILIES: dict[str, Family] = _found()
 
 
 class UnknownFamily(ValueError):
-    """There is no family of that name; the message lists those there are."""
+    """There is no family of that name; the message lists all names."""
 
 
 def family_named(name: str) -> Family:
-    """The family of a name.
+    """Return the family of a name.
 
     Raises:
-        UnknownFamily: there is none.
+        UnknownFamily: There is none.
     """
     try:
         return FAMILIES[name]

@@ -1,4 +1,4 @@
-"""A record as one page: what was proved by family and level, what it took, what chance earns, what failed."""
+"""Report page of a record: proofs by family and level, durations, rewards of chance, failures."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from osgym_tasks.pages import cell, page, table, text, tiles
 from osgym_tasks.record import Outcome
 
 MAX_NAMED = 200
-"""Failures that are named one by one."""
+"""Number of failures that are named one by one."""
 
 
 def report_page(outcomes: Sequence[Outcome]) -> str:
-    """The page of these outcomes, which are of one image."""
+    """Return the page of these outcomes, which are of one image."""
     proofs = [one for one in outcomes if not one.is_baseline]
     images = sorted({one.image for one in outcomes})
     said = ", ".join(f"<code>{text(image[:12])}</code>" for image in images) or "no image"
@@ -36,7 +36,7 @@ def report_page(outcomes: Sequence[Outcome]) -> str:
 
 
 def failure_kind(outcome: Outcome) -> str:
-    """What its failures are counted under: the cause, or what was earned instead."""
+    """Return the group of a failure: its cause, or the wrong reward."""
     if outcome.reward is None:
         return outcome.failure.partition(":")[0] or "no reward"
     kind = outcome.way.partition(":")[0].rstrip(" 0123456789")

@@ -1,4 +1,4 @@
-"""Splits without overlap, and instances drawn from one for ever."""
+"""Splits without overlap, and endless draws of instances from a split."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ MAX_SEED = 1 << 31
 
 
 class Split(StrEnum):
-    """What an instance is for: 80, 10 and 10 of a hundred seeds of each family."""
+    """Purpose of an instance: 80, 10 and 10 of a hundred seeds of each family."""
 
     TRAIN = "train"
     VALIDATION = "validation"
@@ -23,7 +23,7 @@ class Split(StrEnum):
 
 
 def split_of(family: str, seed: int) -> Split:
-    """The split of a seed in a family, the same for all levels and versions."""
+    """Return the split of a seed in a family, the same for all levels and versions."""
     digest = hashlib.sha256(json.dumps([family, seed]).encode()).digest()
     part = int.from_bytes(digest[:8]) % 10
     return Split.TRAIN if part < 8 else Split.VALIDATION if part == 8 else Split.TEST
@@ -39,18 +39,18 @@ def sample(
     shards: int = 1,
     vary: Iterable[str] = (),
 ) -> Iterator[Instance]:
-    """Instances without end, the same for the same arguments.
+    """Yield instances without end, the same for the same arguments.
 
     Args:
-        families: names; None means all.
+        families: Names; None means all.
         level: 1 to 5; None draws it.
-        seed: of what is drawn, not of an instance.
-        shard: of `shards` iterators, which together give what one alone would.
-        vary: of `VARIATIONS`, those that every instance has.
+        seed: Seed of the draws, not of an instance.
+        shard: Number of this iterator among `shards`, which together give what one alone would.
+        vary: Names in `VARIATIONS` that every instance has.
 
     Raises:
-        ValueError: an argument is out of its range, at the call.
-        UnknownFamily: there is no such family, at the call.
+        ValueError: An argument is out of range, at the call.
+        UnknownFamily: There is no such family, at the call.
     """
     split = Split(split)
     chosen = [family_named(name) for name in (FAMILIES if families is None else families)]

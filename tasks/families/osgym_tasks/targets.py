@@ -1,6 +1,6 @@
-"""Where an oracle points without fixed pixels: elements of the accessibility tree, by role and name.
+"""Targets of oracles: elements of the accessibility tree by role and name, in place of fixed pixels.
 
-An action may say `at` in the place of `x` and `y`; who plays it looks it up on the screen of its step.
+An action may have `at` in place of `x` and `y`; the player looks it up on the screen of its step.
 """
 
 from __future__ import annotations
@@ -16,9 +16,9 @@ def click(role: str, name: str, *, nth: int = 0, **also: Any) -> dict[str, Any]:
     """Click the middle of an element.
 
     Args:
-        role: as the tree says it (`push-button`, `menu-item`, `entry`).
-        name: its whole name.
-        nth: of several, in the order of the tree.
-        also: more of the action, such as `count=2`.
+        role: Role in the tree (`push-button`, `menu-item`, `entry`).
+        name: Whole name.
+        nth: Index among several, in the order of the tree.
+        also: Further fields of the action, such as `count=2`.
     """
     return {"op": "click", "at": {"role": role, "name": name, "nth": nth}, **also}

@@ -1,7 +1,7 @@
-"""What may differ around a task without changing what it asks: looks, places, neighbours, wording, time.
+"""Variations around a task that leave its request unchanged: looks, places, neighbours, wording, time.
 
-Each variation is drawn by dice of its own, so that switching one leaves the others, and the task, as they
-are. Its set-up steps come before the task's own, but for the window's place, which comes last. Pure.
+Each variation has a random generator of its own, so that switching one leaves the others, and the task,
+unchanged. Its set-up steps come before the task's own, but for the window's place, which comes last. Pure.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from osgym_tasks.pieces import HOME, execute, launch, upload
 VARIATIONS = ("clock", "distractors", "font_scale", "geometry", "theme", "typos", "wallpaper")
 _THEMES = (("Adwaita", "Clearlooks"), ("Adwaita-dark", "Onyx"), ("Arc-Dark", "Onyx-Citrus"),
            ("Arc-Darker", "Bear2"), ("Arc-Lighter", "Natura"))  # fmt: skip
-"""Of GTK and of the window manager, as the image has them; its own are Arc and OSGym."""
+"""Themes of GTK and of the window manager in the image, whose defaults are Arc and OSGym."""
 _SCALES = (0.9, 1.1, 1.2, 1.3, 1.45)
 _FONTS = ("Noto Sans", "DejaVu Sans", "Liberation Sans")
 _FOLDERS = ("Desktop", "Documents", "Downloads", "Pictures", "Public", "Templates")
@@ -31,7 +31,7 @@ _WINDOWS = {
     "xfce4-terminal": ("Terminal", ("xfce4-terminal", "--geometry=80x24")),
     "mousepad": ("Untitled", ("mousepad",)),
 }
-"""By application: what its title has, and its command."""
+"""Windows by application: a part of the title, and the command."""
 _KEYS = {"a": "s", "c": "v", "d": "f", "e": "r", "g": "h", "i": "o", "l": "k", "m": "n", "n": "m", "o": "p",
          "r": "t", "s": "d", "t": "y", "u": "i", "y": "u"}  # fmt: skip
 _WORD = re.compile(r"(?<![\w./~-])[a-z]{5,}(?![\w/~-]|\.\w)")
@@ -39,14 +39,14 @@ _QUOTED = re.compile(r'"[^"]*"')
 _MIN_PX, _SCREEN_PX, _PANEL_PX = (900, 620), (1920, 1080), 60
 
 Dice = Callable[[str], random.Random]
-"""The dice of a variation, by its name."""
+"""Function from the name of a variation to its random generator."""
 
 
 def checked(vary: Iterable[str]) -> tuple[str, ...]:
-    """Their names in the order of `VARIATIONS`, each once.
+    """Return the names in the order of `VARIATIONS`, each once.
 
     Raises:
-        ValueError: there is no such variation.
+        ValueError: There is no such variation.
     """
     wanted = set(vary)
     if unknown := sorted(wanted - set(VARIATIONS)):
@@ -57,11 +57,11 @@ def checked(vary: Iterable[str]) -> tuple[str, ...]:
 def varied(
     task: Mapping[str, Any], literals: Collection[str], vary: Collection[str], dice: Dice
 ) -> dict[str, Any]:
-    """The task with these variations; with none, as it is.
+    """Return the task with these variations.
 
     Args:
-        literals: of the instruction, that no typo may touch.
-        dice: gives each variation its own.
+        literals: Parts of the instruction that no typo may change.
+        dice: Gives each variation its random generator.
     """
     made = dict(task)
     own = list(task["config"])
@@ -82,10 +82,9 @@ def varied(
 
 
 def with_typos(text: str, literals: Collection[str], dice: random.Random) -> str:
-    """The text with one to three slips of the hand in words of five letters or more.
+    """Return the text with one to three typos in words of five letters or more.
 
-    Never in what is quoted, in what a literal stands for, in names of files, in words with capitals, or in a
-    word's first letter.
+    Quoted parts, literals, names of files, words with capitals, and the first letter of a word have none.
     """
     kept = [match.span() for match in _QUOTED.finditer(text)]
     for literal in literals:
@@ -113,7 +112,7 @@ def _slip(word: str, dice: random.Random) -> str:
 
 
 def wallpaper_svg(dice: random.Random) -> str:
-    """A picture of the screen's size: a sky, a sun and hills in colours of one family."""
+    """Return a picture of the screen's size: a sky, a sun and hills in related colours."""
     hue, light = dice.random(), dice.uniform(0.35, 0.75)
     width, height = _SCREEN_PX
 
@@ -147,7 +146,9 @@ def _wallpaper(dice: random.Random) -> list[dict[str, Any]]:
 
 
 def _looks(theme: tuple[str, str] | None, dice: random.Random | None) -> list[dict[str, Any]]:
-    """Settings of GTK 3 and 2, read by what is started after; the window manager changes at once."""
+    """Return settings of GTK 3 and 2, which programs read at their start; the window manager changes at
+    once.
+    """
     three, two = ["[Settings]"], []
     if dice is not None:
         scale, font = dice.choice(_SCALES), dice.choice(_FONTS)
@@ -166,7 +167,9 @@ def _looks(theme: tuple[str, str] | None, dice: random.Random | None) -> list[di
 
 
 def _distractors(dice: random.Random, task: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """Files in folders that the task does not speak of, and windows of applications that it does not use."""
+    """Return files in folders that the task does not mention, and windows of applications that it does not
+    use.
+    """
     said = json.dumps([task["config"], task["evaluator"], task["instruction"]])
     folders = [name for name in _FOLDERS if name not in said]
     steps: list[dict[str, Any]] = []
@@ -182,7 +185,7 @@ def _distractors(dice: random.Random, task: Mapping[str, Any]) -> list[dict[str,
 
 
 def _geometry(dice: random.Random) -> list[dict[str, Any]]:
-    """Another place and size for the window that is active when all is set up."""
+    """Return another place and size for the window that is active at the end of the set-up."""
     width = dice.randrange(_MIN_PX[0], _SCREEN_PX[0] - 200, 10)
     height = dice.randrange(_MIN_PX[1], _SCREEN_PX[1] - _PANEL_PX - 100, 10)
     x = dice.randrange(0, _SCREEN_PX[0] - width, 5)

@@ -1,6 +1,6 @@
 """Proof of instances on real desktops: the oracle earns 1.0, twice; nothing and each near miss earn 0.0.
 
-One episode is one line of a record; what the record has is not run again.
+One episode is one line of a record. Trials that the record has are not run again.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ class Trial:
     """One way to act in one instance.
 
     Attributes:
-        patient: each step acts on the final screen of the one before.
+        patient: Each step acts on the final screen of the one before.
     """
 
     instance: Instance
@@ -36,22 +36,24 @@ class Trial:
 
     @property
     def key(self) -> tuple[str, str]:
-        """What tells it from others, also in another run."""
+        """Key that identifies the trial, also in another run."""
         return self.instance.name, self.way
 
 
 def oracle_of(instance: Instance, number: int = 1) -> Trial:
-    """The trial that must earn 1.0."""
+    """Return the trial that must earn 1.0."""
     return Trial(instance, f"{ORACLE}{number}", instance.ways.oracle, 1.0)
 
 
 def nothing_in(instance: Instance, way: str) -> Trial:
-    """The trial of who does not even say done: the desktop is scored as set-up left it, without a wait."""
+    """Return the trial that does not even say done: the desktop is scored as set-up left it, without a
+    wait.
+    """
     return Trial(instance, way, [], 0.0)
 
 
 def trials_of(instance: Instance) -> list[Trial]:
-    """All that is tried of an instance."""
+    """Return all trials of an instance."""
     return [
         *(oracle_of(instance, number) for number in (1, 2)),
         nothing_in(instance, "nothing"),
@@ -60,10 +62,10 @@ def trials_of(instance: Instance) -> list[Trial]:
 
 
 def in_turns(instances: Sequence[Instance], together: int) -> list[Trial]:
-    """All that is tried of instances, so many of them at a time: the first trial of each, then the others.
+    """Return all trials of instances in batches: the first trial of each instance, then the others.
 
     So the first one sets the task up, and a host with `task_templates: on` clones that for the others, while
-    no more templates are in use than instances are taken together, twice at most.
+    at most twice `together` templates are in use.
     """
     turns: list[Trial] = []
     for start in range(0, len(instances), together):
@@ -78,12 +80,12 @@ class _Actor:
         self._patient = trial.patient
 
     async def act(self, obs: Any, task: Any, step: int) -> list[dict[str, Any]] | None:
-        """The actions of the step, on the final screen; None after the last one.
+        """Return the actions of the step on the final screen; None after the last one.
 
-        The last word needs none: what scores the desktop waits for it.
+        The last step needs no final screen: scoring waits for it.
 
         Raises:
-            TargetMissing: what the step points at does not show.
+            TargetMissing: A target of the step is not visible.
         """
         if step >= len(self._steps):
             return None
@@ -100,7 +102,7 @@ class _Policy:
         self._trials = trials
 
     def reset(self, task: Mapping[str, Any]) -> _Actor:
-        """Called before each episode; what it returns acts in it."""
+        """Called before each episode; the returned actor acts in it."""
         return _Actor(self._trials[int(task[_MARK])])
 
     def act(self, obs: Any, task: Any, step: int) -> list[dict[str, Any]]:
@@ -117,15 +119,16 @@ async def play(
     keep_frames: bool = False,
     record: Recorder | None = None,
 ) -> AsyncIterator[tuple[Trial, Result]]:
-    """Run trials, so many at once; results in the order they end.
+    """Run trials and yield results in the order they end.
 
     Args:
-        settle: how each step waits for the screen; with `certain`, trials need not be patient.
-        keep_frames: keep each step's picture in the result.
-        record: where the episodes are recorded.
+        concurrency: Number of trials at once.
+        settle: Wait of each step for the screen; with `certain`, trials need not be patient.
+        keep_frames: Keep each step's picture in the result.
+        record: Place where the episodes are recorded.
 
     Raises:
-        OSGymError: the client refuses how it is to be run.
+        OSGymError: The client refuses an argument.
     """
     batch = client.run(
         map(_task_of, trials, itertools.count()),  # made one by one: thousands with their files are much
@@ -141,7 +144,10 @@ async def play(
 
 
 def _task_of(trial: Trial, number: int) -> dict[str, Any]:
-    """The task of a trial: all of an instance begin alike, so that one task template does for them."""
+    """Return the task of a trial.
+
+    All trials of an instance have the same set-up, so they share a task template.
+    """
     instance = trial.instance
     task = {**instance.task, _MARK: number, "osgym": {**instance.task["osgym"], "seed": instance.seed}}
     ways = (trial.steps, instance.ways.oracle, *instance.ways.near.values())
@@ -156,17 +162,17 @@ async def verify(
     concurrency: int,
     settle: Settle | None = None,
 ) -> AsyncIterator[Outcome]:
-    """Run trials, so many at once; outcomes in the order they end.
+    """Run trials and yield outcomes in the order they end.
 
     Raises:
-        OSGymError: the client refuses how it is to be run.
+        OSGymError: The client refuses an argument.
     """
     async for trial, result in play(client, trials, concurrency=concurrency, settle=settle):
         yield outcome_of(trial, result, image)
 
 
 def outcome_of(trial: Trial, result: Result, image: str) -> Outcome:
-    """What the record says of a trial's result."""
+    """Return the record line of a trial's result."""
     failure, instance = result.failure, trial.instance
     done = [action for step in result.steps for action in step.executed if action["op"] not in _WORDS]
     setup_ms = result.trajectory.reset_ms.get("setup")

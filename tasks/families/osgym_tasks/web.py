@@ -1,8 +1,9 @@
-"""Web applications inside the desktop: how they are served and opened, and what is checked of their rows.
+"""Web applications inside the desktop: how they are served, opened and checked.
 
-The application runs as `www-data` on loopback and answers the evaluator what changed, by a key of the task's
-own; at the end of the set-up nobody at the desktop can become root any more. It takes a form only from a page
-in a browser. That a program in a terminal may pretend to be one, cookie, token and headers, is not prevented.
+The application runs as `www-data` on loopback and tells the evaluator what changed, by a key of the task's
+own. At the end of the set-up nobody at the desktop can become root any more. It accepts a form only from a
+page in a browser; a program in a terminal that imitates one, with cookie, token and headers, is not
+prevented.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ from osgym_tasks.webapps.framework import PORT, Tables, difference
 URL = f"http://localhost:{PORT}"
 APPS = ("chromium",)
 _BROWSER_S = 90
-"""How long its first window may take on a busy machine; it takes two seconds on an idle one."""
+"""Deadline for the first window on a busy machine; it takes two seconds on an idle one."""
 _ROOT = "/srv/site"
 _BROUGHT = "/tmp/site"  # noqa: S108 - alone in its desktop
 _SERVE = f"""set -e
@@ -50,9 +51,9 @@ class Served:
     """An application with its rows, in one task.
 
     Args:
-        app: a module of `osgym_tasks.webapps`.
-        title: of the site.
-        tables: the rows it begins with.
+        app: Module of `osgym_tasks.webapps`.
+        title: Title of the site.
+        tables: Initial rows.
     """
 
     def __init__(self, dice: random.Random, app: str, title: str, tables: Tables) -> None:
@@ -63,7 +64,7 @@ class Served:
         """Serve it, and open the browser at a path.
 
         Args:
-            window: what the window's title begins with, if it is not the site's.
+            window: Beginning of the window's title, if it is not the site's.
         """
         seed = dumps({"title": self._title, "key": self._key, "tables": self._tables})
         there = {**_sources(self._app), "seed.json": seed}
@@ -78,20 +79,20 @@ class Served:
         return every(self.check(after))
 
     def check(self, after: Tables) -> tuple[str, dict[str, Any], dict[str, Any]]:
-        """For `every`: the same."""
+        """Return the same check, for `every`."""
         argv = ("/usr/bin/curl", "-q", "-s", "--noproxy", "*", "-H", f"X-Key: {self._key}", f"{URL}/state")
         return output_check(argv, difference(self._tables, {**self._tables, **after}))
 
 
 def browser(url: str, window: str) -> list[dict[str, Any]]:
-    """Open the browser there, with its page in the accessibility tree, and wait for the window's title."""
+    """Open the browser with its page in the accessibility tree, and wait for the window's title."""
     start, wait = launch(window, "google-chrome", "--no-first-run", "--force-renderer-accessibility", url)
     wait["parameters"]["max_wait_time"] = _BROWSER_S
     return [start, wait]
 
 
 def go(path: str) -> list[dict[str, Any]]:
-    """A step that goes to a page by the address bar, and gives it a second to show.
+    """Return a step that goes to a page by the address bar, with a second for loading.
 
     A page gets the shortcut before the browser does: text that follows at once may go to a busy page.
     """
@@ -100,7 +101,7 @@ def go(path: str) -> list[dict[str, Any]]:
 
 
 def visit(path: str, heading: str) -> Steps:
-    """Go to a page, wait until its heading shows, and click that: Tab goes to the first field below it.
+    """Go to a page, wait until its heading appears, and click that: Tab goes to the first field below it.
 
     A fixed wait is not enough on a busy machine, where keys go to the page before.
     """
@@ -108,19 +109,19 @@ def visit(path: str, heading: str) -> Steps:
 
 
 def typed(text: str) -> dict[str, Any]:
-    """Type into what has the focus."""
+    """Type into the focused element."""
     return {"op": "type", "text": text}
 
 
 def pick(options: Sequence[Any], old: Any, new: Any) -> list[dict[str, Any]]:
-    """Choose of the list that has the focus, by arrow keys; letters that come slowly would choose wrongly."""
+    """Choose from the focused list by arrow keys; letters that come slowly would choose wrongly."""
     steps = options.index(new) - options.index(old)
     arrow = key("down" if steps > 0 else "up")
     return [{**arrow, "repeat": abs(steps)}] if steps else []
 
 
 def posted(path: str, fields: Mapping[str, str]) -> Steps:
-    """A form sent past the browser, by curl in a terminal."""
+    """Return steps that send a form past the browser, by curl in a terminal."""
     said = " ".join(f"--data-urlencode '{name}={value}'" for name, value in fields.items())
     shell = [key("ctrl", "alt", "t"), {"op": "wait", "duration_ms": 1500}]
     return [shell, [typed(f"curl -s {said} {URL}{path}"), key("enter")]]
@@ -129,19 +130,19 @@ def posted(path: str, fields: Mapping[str, str]) -> Steps:
 def replaced(
     rows: Sequence[Mapping[str, Any]], changes: Mapping[int, Mapping[str, Any]]
 ) -> list[dict[str, Any]]:
-    """The rows with new values at these places."""
+    """Return the rows with new values at these places."""
     return [{**row, **changes.get(at, {})} for at, row in enumerate(rows)]
 
 
 def question(
     name: str, label: str, kind: str, options: Sequence[str] = (), value: str = ""
 ) -> dict[str, Any]:
-    """A row of the form's questions."""
+    """Return a row of the form's questions."""
     return {"name": name, "label": label, "kind": kind, "options": "\n".join(options), "value": value}
 
 
 def answers(questions: Sequence[Mapping[str, Any]], wanted: Mapping[str, str]) -> list[dict[str, Any]]:
-    """The rows that the form leaves when it was sent once, by names of questions."""
+    """Return the rows that the form leaves when it was sent once, by names of questions."""
     rows = []
     for row in questions:
         value = wanted.get(row["name"], row["value"])
@@ -152,7 +153,9 @@ def answers(questions: Sequence[Mapping[str, Any]], wanted: Mapping[str, str]) -
 
 
 def filled(questions: Sequence[Mapping[str, Any]], wanted: Mapping[str, str]) -> Steps:
-    """Open the form, fill it in from the first field to the last by the keyboard, and send it."""
+    """Return steps that open the form, fill it in from the first field to the last by the keyboard, and send
+    it.
+    """
     steps: Steps = [*visit("/form", "Form"), []]
     for row in questions:
         actions = [key("tab"), *_set(row, wanted.get(row["name"], row["value"]))]
@@ -163,7 +166,7 @@ def filled(questions: Sequence[Mapping[str, Any]], wanted: Mapping[str, str]) ->
 
 
 def _set(row: Mapping[str, Any], value: str) -> list[dict[str, Any]]:
-    """Give the field that has the focus a value; the focus is on its last part afterwards."""
+    """Give the focused field a value; the focus is on its last part afterwards."""
     options, old = row["options"].splitlines(), row["value"]
     match row["kind"]:
         case "checkbox":

@@ -1,6 +1,6 @@
-"""Documents that tasks in LibreOffice Writer begin with, how they are opened, saved and checked.
+"""Documents for tasks in LibreOffice Writer: how they are made, opened, saved and checked.
 
-They are docx files, and what is checked is the docx file that Writer saves.
+They are docx files, and the check reads the docx file that Writer saved.
 """
 
 from __future__ import annotations
@@ -16,13 +16,13 @@ from osgym_tasks.family import Steps
 from osgym_tasks.pieces import HOME, execute, key, launch, upload, vm_file
 
 Check = tuple[str, dict[str, Any], dict[str, Any]]
-"""For `pieces.every`."""
+"""Check for `pieces.every`."""
 
 CALM: dict[str, Any] = {"op": "wait", "duration_ms": 700}
-"""Between shortcuts, which Writer carries out when it has time, and text, which it takes at once."""
+"""Pause between shortcuts, which Writer executes when it is idle, and text, which it takes at once."""
 
 START_S = 120
-"""LibreOffice on a host that is busy."""
+"""Deadline for the start of LibreOffice on a busy host."""
 
 SAVE: Steps = [[CALM, key("ctrl", "s")], [CALM, key("enter"), CALM]]
 """Save the document; the question whether to keep the format is answered with yes."""
@@ -59,12 +59,12 @@ _PARTS = {
 
 
 def docx_bytes(rows: Sequence[str | tuple[str, str]], *, page: str = _A4) -> bytes:
-    """A docx file with a paragraph for each row: a text, or a text and its style (``Heading1``).
+    """Return a docx file with a paragraph for each row: a text, or a text and its style (``Heading1``).
 
-    The same rows, the same bytes.
+    The same rows give the same bytes.
 
     Args:
-        page: what its only section says of its pages.
+        page: XML of the page properties of its only section.
     """
     body = "".join(_paragraph(*((row, "Normal") if isinstance(row, str) else row)) for row in rows)
     text = f"{_HEAD}<w:document {_WORD}><w:body>{body}<w:sectPr>{page}</w:sectPr></w:body></w:document>"
@@ -81,7 +81,7 @@ def _paragraph(text: str, style: str) -> str:
 
 
 def opened(path: str, data: bytes) -> list[dict[str, Any]]:
-    """Set-up: the document is there, and open in Writer, whose window is active."""
+    """Return the set-up: the document exists and is open in Writer, whose window is active."""
     name = path.rpartition("/")[2]
     return [
         upload({path: data}),
@@ -91,12 +91,12 @@ def opened(path: str, data: bytes) -> list[dict[str, Any]]:
 
 
 def wanted_text(path: str, rows: Sequence[str]) -> Check:
-    """These are all paragraphs that are not empty."""
+    """Check that these are all paragraphs that are not empty."""
     return "check_document_text", vm_file(path), {"paragraphs": list(rows)}
 
 
 def wanted_parts(path: str, *parts: dict[str, Any]) -> Check:
-    """So it stands in the XML of the docx file, as `check_xml_parts` reads it; in its text, unless said."""
+    """Check elements in the XML of the docx file as `check_xml_parts` reads it, by default in its text."""
     return (
         "check_xml_parts",
         vm_file(path),
@@ -105,22 +105,22 @@ def wanted_parts(path: str, *parts: dict[str, Any]) -> Check:
 
 
 def command(name: str) -> Steps:
-    """Find a command of the menus by its name ("Search Commands"), and do the first that is found."""
+    """Find a command of the menus by its name ("Search Commands"), and run the first one found."""
     return [[key("shift", "esc")], [{"op": "type", "text": name}], [key("enter"), CALM]]
 
 
 def at_paragraph(number: int) -> list[dict[str, Any]]:
-    """The caret to the beginning of a paragraph, from 0 on."""
+    """Move the caret to the beginning of a paragraph, counted from 0."""
     return [key("ctrl", "home"), *([key("ctrl", "down")] * number)]
 
 
 def path_of(dice: random.Random, ending: str = "docx") -> str:
-    """Where a document lies."""
+    """Draw the path of a document."""
     return f"{HOME}/Documents/{dice.choice(_NAMES)}.{ending}"
 
 
 def sentences(dice: random.Random, count: int) -> list[str]:
-    """As many sentences, all different."""
+    """Draw different sentences."""
     made: dict[str, None] = {}
     while len(made) < count:
         who, does, what, when = (dice.choice(words) for words in _SENTENCES)

@@ -1,4 +1,4 @@
-"""`osgym task family`: families of tasks listed, written as files, proved on desktops, measured and shown."""
+"""Commands `osgym task family`: families of tasks listed, written, proved, measured and shown."""
 
 from __future__ import annotations
 

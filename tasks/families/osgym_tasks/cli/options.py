@@ -1,4 +1,4 @@
-"""What the commands share: which instances, which desktops, and the run that a record goes on with."""
+"""Options that the commands share: instances, desktops, and the record to continue."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ image = click.option("--image", help="Of which golden image, by its digest; defa
 
 
 def instances(command: Callable[..., Any]) -> Callable[..., Any]:
-    """The options of which instances: `families`, `every`, `seeds`, `first_seed`, `levels`, `vary`."""
+    """Add the options that choose instances: `families`, `every`, `seeds`, `first_seed`, `levels`, `vary`."""
     for option in reversed(_INSTANCES):
         command = option(command)
     return command
@@ -82,10 +82,10 @@ def instances(command: Callable[..., Any]) -> Callable[..., Any]:
 
 def made(families: Sequence[str], every: bool, seeds: int, first_seed: int, levels: list[int],
          vary: tuple[str, ...]) -> list[Instance]:  # fmt: skip
-    """The instances that are meant.
+    """Return the chosen instances.
 
     Raises:
-        UsageError: no family is named, or one that is not known.
+        UsageError: No family is named, or an unknown one.
     """
     if every == bool(families):
         raise click.UsageError("name families (`osgym task family ls`), or say --all")
@@ -102,13 +102,13 @@ def made(families: Sequence[str], every: bool, seeds: int, first_seed: int, leve
 
 
 def on_desktops(host: str | None, out: Path, work: Callable[[AsyncClient, str], Coroutine[Any, Any, T]]) -> T:
-    """Do what needs a client and the digest of its hosts' golden image.
+    """Run a function of a client and the digest of its hosts' golden image.
 
     Args:
-        out: what is written, to name it where it cannot be.
+        out: Output file, named in the error when it cannot be written.
 
     Raises:
-        ClickException: no host, several images, or the file cannot be written.
+        ClickException: There is no host, there are several images, or the file cannot be written.
     """
 
     async def run() -> T:
@@ -126,7 +126,7 @@ def on_desktops(host: str | None, out: Path, work: Callable[[AsyncClient, str], 
 def run_trials(
     trials: list[Trial], host: str | None, at_once: int, record: Path, settle: Settle | None = None
 ) -> list[Outcome]:
-    """Run what the record does not have, and add it; return the outcomes of all."""
+    """Run the trials that the record lacks, and add them; return the outcomes of all."""
 
     async def run(client: AsyncClient, image: str) -> list[Outcome]:
         wanted = {trial.key for trial in trials}
@@ -153,10 +153,10 @@ def run_trials(
 
 
 def read(record: Path, image: str | None) -> list[Outcome]:
-    """The record's outcomes of one image, of the families as they are now.
+    """Return the record's outcomes of one image, for the current versions of the families.
 
     Raises:
-        ClickException: it cannot be read, or has none.
+        ClickException: It cannot be read, or has none.
     """
     try:
         found = [one for one in read_outcomes(record, image) if one.is_current]

@@ -1,4 +1,4 @@
-"""Commands that keep what oracles do: `browse` as a page, `record` as a data set."""
+"""Commands that save the oracles' work: `browse` as a page, `record` as a data set."""
 
 from __future__ import annotations
 

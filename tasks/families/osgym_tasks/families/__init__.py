@@ -1,1 +1,1 @@
-"""One module for each family; each has `FAMILY`."""
+"""One module for each family, which defines `FAMILY`."""

@@ -1,4 +1,4 @@
-"""bank.transfer: pay the right one of payees that are much alike, from the right account, with a reference.
+"""bank.transfer: pay the right one of similar payees, from the right account, with a reference.
 
 A terminal may read the bank by curl; a transfer that does not come from a page in a browser is refused.
 """
@@ -101,7 +101,7 @@ def _spent(transfers: list[dict[str, Any]], account: str) -> int:
 
 
 def _pay(transfers: list[dict[str, Any]], accounts: list[str], payees: list[str]) -> Steps:
-    """Each by its form, and the page that confirms it."""
+    """Return steps that fill each transfer's form and the page that confirms it."""
     steps: Steps = []
     for row in transfers:
         told = [key("tab"), *pick(accounts, accounts[0], row["account"])]

@@ -52,7 +52,7 @@ _WORDINGS = (
 
 @dataclass(frozen=True, slots=True)
 class _Job:
-    """One result: of which function, column and rows, and where it goes."""
+    """One result: its function, column, rows and cell."""
 
     table: Table
     what: str
@@ -123,7 +123,7 @@ def _draft(dice: random.Random, level: int) -> Draft:
 
 
 def _jobs(dice: random.Random, level: int, table: Table) -> list[_Job]:
-    """Different ones; from the fourth level on all but one look at some rows only."""
+    """Draw different jobs; from level 4 on, all but one use some rows only."""
     places = [f"{column}{row}" for column in "HIJ" for row in range(2, 9)]
     found: list[_Job] = []
     while len(found) < _JOBS[level]:

@@ -1,4 +1,4 @@
-"""calc.clean: take rows out of a table that repeat an earlier one, among others that nearly do."""
+"""calc.clean: delete the rows of a table that repeat an earlier one, among rows that nearly do."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ def _draft(dice: random.Random, level: int) -> Draft:
 
 
 def _delete(numbers: list[int]) -> Steps:
-    """Rows by number, from below, so that the others keep theirs."""
+    """Return steps that delete rows by number, from below, so that the others keep theirs."""
     return [[*go(f"{row}:{row}"), key("ctrl", "minus"), pause()] for row in sorted(numbers, reverse=True)]
 
 

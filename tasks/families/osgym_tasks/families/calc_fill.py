@@ -48,7 +48,7 @@ _WORDINGS = (
 
 @dataclass(frozen=True, slots=True)
 class _Job:
-    """A column and the two that it is made of."""
+    """One column and the two columns that it is computed from."""
 
     title: str
     column: str

@@ -85,7 +85,7 @@ def _draft(dice: random.Random, level: int) -> Draft:
 
 
 def _corner(dice: random.Random, level: int) -> tuple[int, int]:
-    """So many rows and columns; on the first level only rows."""
+    """Draw the number of rows and columns to freeze; on level 1 only rows."""
     return dice.randint(1, 3), 0 if level == 1 else dice.randint(0 if level == 2 else 1, 3)
 
 
@@ -98,7 +98,7 @@ def _words(name: str, corner: tuple[int, int], is_named: bool) -> str:
 
 
 def _ways(frozen: dict[str, tuple[int, int]]) -> Steps:
-    """By the cell below and beside what is frozen, and the menu."""
+    """Return steps that choose the cell below and beside the frozen part, and the menu."""
     steps: Steps = []
     for name, (rows, columns) in frozen.items():
         steps += [

@@ -1,4 +1,4 @@
-"""calc.lookup: fill columns of one sheet with what another sheet says of each row's item."""
+"""calc.lookup: fill columns of one sheet with the values that another sheet has for each row's item."""
 
 from __future__ import annotations
 

@@ -33,7 +33,7 @@ _FORMATS = {
     "in scientific notation with two decimals": ("2", r"^(##)?0\.00E\+00$"),
     "as US dollars with two decimals": ("4", r'^(\[\$\$(-409)?\]|"\$"|\\?\$)#,##0\.00'),
 }
-"""What a person says: the key that goes with Ctrl and Shift, and which codes mean it."""
+"""Formats by their description: the key that goes with Ctrl and Shift, and the codes that are accepted."""
 _PERCENT, _THOUSANDS, _SCIENTIFIC, _DOLLARS = _FORMATS
 _COLUMNS = {
     "Share": (0, 1, (_PERCENT,)),
@@ -59,7 +59,7 @@ _WORDINGS = (
 
 @dataclass(frozen=True, slots=True)
 class _Job:
-    """A range of one column and how it is to be shown."""
+    """A range of one column and its format."""
 
     heading: str
     column: str
@@ -117,7 +117,7 @@ def _draft(dice: random.Random, level: int) -> Draft:
 
 
 def _rules(grid: Grid, jobs: list[_Job]) -> list[dict[str, object]]:
-    """The format of every number."""
+    """Return the rules for the format of every number."""
     codes = {
         f"{job.column}{row}": _FORMATS[job.how][1] for job in jobs for row in range(job.first, job.last + 1)
     }

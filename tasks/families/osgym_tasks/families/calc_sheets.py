@@ -1,4 +1,4 @@
-"""calc.sheets: rename and hide sheets of a workbook, among others of much the same name."""
+"""calc.sheets: rename and hide sheets of a workbook, among sheets with similar names."""
 
 from __future__ import annotations
 
@@ -88,7 +88,7 @@ def _draft(dice: random.Random, level: int) -> Draft:
 
 
 def _ways(renamed: dict[str, str], hidden: list[str]) -> Steps:
-    """By the menu, whose items are counted from below: once a sheet is hidden, one more can be chosen."""
+    """Return steps in the menu, whose items are counted from below: a hidden sheet adds an item."""
     steps: Steps = []
     for name, new in renamed.items():
         steps += [go(f"$'{name}'.A1"), _item(7), [key("ctrl", "a"), typed(new), pause()]]

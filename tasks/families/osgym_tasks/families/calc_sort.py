@@ -65,7 +65,7 @@ def _draft(dice: random.Random, level: int) -> Draft:
 
 
 def _drawn(dice: random.Random, level: int) -> tuple[Table, list[tuple[str, bool]]]:
-    """A table and its keys, which leave no two rows equal; each key but the last leaves some."""
+    """Draw a table and its keys, which leave no two rows equal; each key but the last leaves some."""
     while True:
         table = draw_table(dice, _ROWS[level])
         last = dice.choice([table.header[0], *table.numbers] if level > 1 else table.numbers)
@@ -92,7 +92,7 @@ def _words(one: tuple[str, bool]) -> str:
 
 
 def _ways(table: Table, keys: list[tuple[str, bool]]) -> Steps:
-    """By one column at a time, the first of them last: rows that are equal keep their order."""
+    """Return steps that sort by one column at a time, the first key last: equal rows keep their order."""
     steps: Steps = []
     for heading, is_falling in reversed(keys):
         column, below = table.letter(heading), 2 if is_falling else 1

@@ -99,7 +99,7 @@ def _meetings(
     looked: tuple[str, ...],
     length: int,
 ) -> list[dict[str, Any]]:
-    """What there is already: the invited are busy in turns until some time of the last of the days."""
+    """Draw the existing meetings: the invited are busy in turns until some time of the last day."""
     rows: list[dict[str, Any]] = []
 
     def add(day: str, start: int, end: int, people: list[str]) -> None:
@@ -151,7 +151,9 @@ def _first(
 
 
 def _add(names: list[str], made: dict[str, Any]) -> Steps:
-    """A look at the day; then the form from field to field, and a space for each who is asked."""
+    """Return steps that look at the day, then fill the form field by field, with a space for each
+    participant.
+    """
     people = made["people"].splitlines()
     marks = [action for name in names for action in (key("tab"), *([key("space")] * (name in people)))]
     values = [key("tab"), typed(made["title"]), key("tab"), *pick(DAYS, DAYS[0], made["day"])]

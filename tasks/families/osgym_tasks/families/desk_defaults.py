@@ -18,7 +18,7 @@ _OFFERED = {
     "csv": ("text/csv", ("libreoffice-calc", *_TEXT), 0),
     "html": ("text/html", ("chromium", "google-chrome", *_TEXT), 0),
 }
-"""By ending: the type, what the file manager offers to open it with, and which of these it is at first."""
+"""Applications by ending: the type, the file manager's offers to open it, and the initial one of these."""
 _SAID = {
     "featherpad": "FeatherPad",
     "libreoffice-writer": "LibreOffice Writer",
@@ -100,9 +100,9 @@ def _third(ending: str, app: str) -> str:
 
 
 def _ways(files: dict[str, str], picked: dict[str, str]) -> Steps:
-    """The properties of a file of each type have a list of applications.
+    """Return steps in the properties of a file of each type, which have a list of applications.
 
-    Plain text comes last: its choice also changes the order of the lists of the types that are a kind of it.
+    Plain text comes last: its choice also changes the order of the lists of its subtypes.
     """
     steps: Steps = []
     for ending, app in sorted(picked.items(), key=lambda choice: choice[0] == "txt"):

@@ -1,4 +1,4 @@
-"""desk.launcher: write desktop entries, with a name, a command and more, into the folder of the desktop."""
+"""desk.launcher: write desktop entries with a name, a command and more into the folder of the desktop."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ p.optionxform = str
 p.read(sys.argv[1])
 print(json.dumps([p["Desktop Entry"].get(key, "").strip() for key in sys.argv[2:]]))
 """
-"""Prints the values of the keys of an entry that are named."""
+"""Script that prints the values of the named keys of an entry."""
 _WORDINGS = (
     "Make {entries}. Other files in {folder} stay as they are.",
     "With the text editor, write {entries}. Leave everything else in {folder} alone.",
@@ -101,7 +101,7 @@ def _said(path: str, entry: dict[str, str]) -> str:
 
 
 def _ways(entries: dict[str, dict[str, str]]) -> Steps:
-    """In a new tab each."""
+    """Return steps that write each entry in a new tab."""
     steps: Steps = []
     for at, (path, entry) in enumerate(entries.items()):
         before: list[dict[str, Any]] = [key("ctrl", "n")] if at else []

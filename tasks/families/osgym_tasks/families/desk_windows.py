@@ -30,7 +30,7 @@ _DEEDS = {
     "tile to the left half of the screen": ([key("win", "left")], "left"),
     "tile to the right half of the screen": ([key("win", "right")], "right"),
 }
-"""What is done: the keys for it, and how the window is then said to be."""
+"""Changes of a window: their keys, and the state of the window afterwards."""
 _STATES = r"""
 width=$(xdpyinfo | sed -n 's/.*dimensions: *\([0-9]*\)x.*/\1/p')
 wmctrl -lxG | while read -r id _ x y w h class _ title; do
@@ -94,7 +94,7 @@ def _draft(dice: random.Random, level: int) -> Draft:
 
 
 def _titles(dice: random.Random, level: int) -> list[str]:
-    """From the lowest window to the one on top; from level 3 on, some differ in a word only."""
+    """Draw titles from the lowest window to the topmost; from level 3 on, some differ in one word only."""
     words = dice.sample(_TITLES, _WINDOWS[level])
     if level < 3:
         return words
@@ -116,14 +116,16 @@ def _start(paths: dict[str, str]) -> str:
 
 
 def _arrange(titles: list[str]) -> str:
-    """Place them one below the other, and then use each, so that the last one is on top."""
+    """Return a script that places the windows one below the other and activates each, the last one on top."""
     boxes = (f"0,{120 + 70 * at},{60 + 45 * at},700,420" for at in range(len(titles)))
     moves = [f'wmctrl -F -r "{title}" -e {box}' for title, box in zip(titles, boxes, strict=True)]
     return "; ".join([*moves, *(f'wmctrl -F -a "{title}"; sleep 0.1' for title in titles)])
 
 
 def _ways(titles: list[str], deeds: dict[str, str]) -> Steps:
-    """Alt+Tab goes through the windows from the last one used; what is minimized comes last there."""
+    """Return steps with Alt+Tab, which goes through the windows from the last one used; minimized ones come
+    last.
+    """
     order = titles[::-1]
     steps: Steps = []
     for title, deed in deeds.items():

@@ -15,7 +15,7 @@ _ENDS = {
     "Mac (CR)": "\r",
     "DOS / Windows (CR LF)": "\r\n",
 }
-"""As the menu has them, in its order."""
+"""Line ends as the menu has them, in its order."""
 _FILES = {1: 1, 2: 1, 3: 2, 4: 3, 5: 4}
 _LINES = {1: 4, 2: 7, 3: 10, 4: 15, 5: 22}
 _NAMES = ("address", "labels", "orders", "codes", "titles", "prices", "places")
@@ -81,7 +81,7 @@ def _bytes(text: str, end: str, mark: bool) -> bytes:
 
 
 def _ways(tabs: list[str], wanted: dict[str, str], marked: list[str], save: bool) -> Steps:
-    """In the tab of each, the menu Document has both: line ends in a menu of their own, and the mark."""
+    """Return steps in the tab of each: the menu Document has line ends in a submenu, and the mark."""
     steps: Steps = []
     for path, end in wanted.items():
         down: list[dict[str, Any]] = [key("down")] * tuple(_ENDS).index(end)

@@ -1,4 +1,4 @@
-"""edit.lines: replace lines of a list that is open in the text editor, among others much like them."""
+"""edit.lines: replace lines of a list that is open in the text editor, among similar lines."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ def _with(lines: list[str], places: list[int], news: list[str]) -> list[str]:
 
 
 def _edit(places: list[int], news: list[str]) -> Steps:
-    """A step for each line: to the top, down to it, over it."""
+    """Return a step for each line: to the top, down to it, over it."""
     return [
         [
             key("ctrl", "home"),

@@ -79,7 +79,7 @@ def _text(dice: random.Random, name: str, lines: int) -> str:
 
 
 def _ways(tabs: list[str], joined: list[str], path: str) -> Steps:
-    """From the tab of each to a new one, which is the last; Alt and a number shows a tab."""
+    """Return steps from the tab of each file to a new one, the last; Alt and a number shows a tab."""
     new = str(len(tabs) + 1)
     steps: Steps = [[key("ctrl", "n")]]
     for one in joined:

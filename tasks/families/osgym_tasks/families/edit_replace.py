@@ -82,7 +82,9 @@ _SAVE: list[dict[str, Any]] = [key("ctrl", "s")]
 
 
 def _text(dice: random.Random, level: int, words: list[str]) -> str:
-    """Each word at least twice in small letters, with a capital, and as part of a longer word."""
+    """Draw a text with each word at least twice in small letters, with a capital, and as part of a longer
+    word.
+    """
     forms = [
         form for word in words for form in (word, word.title(), f"{word}s", f"{word.title()}s", f"re{word}")
     ]
@@ -99,7 +101,7 @@ def _text(dice: random.Random, level: int, words: list[str]) -> str:
 
 
 def _replace(pairs: list[tuple[str, str]], by_case: bool, whole: bool) -> Steps:
-    """By the dialog, which stays open from one word to the next; then it is closed."""
+    """Return steps in the dialog, which stays open from one word to the next, and is closed at the end."""
     boxes = {"Match case": by_case, "Match whole word": whole, "Replace all in:": True}
     steps: Steps = [[key("ctrl", "home"), key("ctrl", "r")]]
     steps.append([click("check-box", name) for name, wanted in boxes.items() if wanted])

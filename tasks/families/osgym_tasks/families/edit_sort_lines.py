@@ -71,7 +71,7 @@ _SAVE: list[dict[str, Any]] = [key("ctrl", "s")]
 
 
 def _shuffled(dice: random.Random, things: list[str]) -> list[str]:
-    """Neither from A to Z nor from Z to A."""
+    """Return the things in an order that is neither ascending nor descending."""
     while things in (sorted(things), sorted(things, reverse=True)):
         dice.shuffle(things)
     return things
@@ -83,7 +83,7 @@ def _text(sections: dict[str, list[str]]) -> str:
 
 
 def _ways(sections: dict[str, list[str]], down: dict[str, bool]) -> Steps:
-    """Select the lines of each, and sort them by the menu, whose lower end is the nearer one."""
+    """Return steps that select the lines of each section and sort them by the menu, counted from its end."""
     steps: Steps = []
     lines = _text(sections).split("\n")
     for head, reverse in down.items():

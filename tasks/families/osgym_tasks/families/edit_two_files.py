@@ -81,7 +81,7 @@ def _text(lines: list[str]) -> str:
 
 
 def _ways(places: list[int], how: str = "c") -> Steps:
-    """In the first tab a line and its end, pasted at the end of the second; "x" takes it away."""
+    """Return steps that copy a line of the first tab to the end of the second; "x" cuts it."""
     steps: Steps = [[key("alt", "left")]]
     gone: list[int] = []
     for at in places:

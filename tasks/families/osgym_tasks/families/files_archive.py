@@ -87,7 +87,7 @@ def _draft(dice: random.Random, level: int) -> Draft:
 
 
 def _sums(kind: str, archive: str) -> str:
-    """Unpack as that kind only, and print what came out; folders of their own do not count."""
+    """Return a command that unpacks as that kind only and prints the contents; folders do not count."""
     unpack = f"unzip -qq {archive}" if kind == "zip" else f"tar -xzf {archive}"
     look = "find . -type f -exec sha256sum {} + | LC_ALL=C sort"
     return f"d=$(mktemp -d); cd $d && {unpack} </dev/null && {look}; rm -rf $d"

@@ -84,7 +84,7 @@ def _draft(dice: random.Random, level: int) -> Draft:
 
 
 def _plural(count: int) -> tuple[str, ...]:
-    """The wordings, for one file or for several."""
+    """Return the wordings, for one file or for several."""
     if count == 1:
         return _WORDINGS
     news = (

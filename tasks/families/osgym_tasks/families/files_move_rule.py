@@ -66,7 +66,7 @@ def _draft(dice: random.Random, level: int) -> Draft:
 
 
 def _listing(root: str) -> tuple[str, ...]:
-    """List every file with its content, one line each."""
+    """Return a command that lists every file with its content, one line each."""
     each = 'while read -r name; do printf "%s " "$name"; cat "$name"; done'
     return ("bash", "-c", f"find {root} -type f | LC_ALL=C sort | {each}")
 
@@ -74,7 +74,10 @@ def _listing(root: str) -> tuple[str, ...]:
 def _files(
     dice: random.Random, level: int, starts: tuple[str, str], endings: tuple[str, str, str]
 ) -> dict[str, str]:
-    """Contents by name; for each rule, a match, a file of the other beginning, one of another ending."""
+    """Draw contents by name.
+
+    Each rule has a match, a file of the other beginning and one of another ending.
+    """
     names = dice.sample(_NAMES, _STEMS[level])
     found = {f"{start}-first.{ending}" for start in starts for ending in endings}
     found |= {f"{dice.choice(starts)}-{name}.{dice.choice(endings)}" for name in names}

@@ -32,7 +32,9 @@ _WORDINGS = (
 
 @dataclass(frozen=True, slots=True)
 class _Rule:
-    """Which files go where, the outermost first when sorted by which keys, and at which end they stand."""
+    """Rule for files: their folder, the sort keys (the outermost first), and the end of the list at which
+    they are.
+    """
 
     said: str
     folder: str
@@ -86,7 +88,9 @@ def _draft(dice: random.Random, level: int) -> Draft:
 
 
 def _files(dice: random.Random, count: int, limit: int, year: int) -> dict[str, tuple[int, int]]:
-    """Size in bytes and year of each; none is near a limit, and each rule has two files at least."""
+    """Draw size in bytes and year of each file; none is near a limit, and each rule has at least two
+    files.
+    """
     kinds = ["large old", "large", "small old", "old", "small", "small", ""]
     kinds += dice.choices(("large old", "large", "small old", "old", "small", ""), k=count - len(kinds))
     files: dict[str, tuple[int, int]] = {}
@@ -115,7 +119,7 @@ def _month_day(at: int) -> tuple[int, int]:
 
 
 def _ways(root: str, rules: list[_Rule], *, how: str = "x", more: int = 0) -> Steps:
-    """In the list with details, sorted, the files of a rule stand together, at an end of it."""
+    """Return steps in the sorted list with details, where the files of a rule are together at one end."""
     steps: Steps = [[key("ctrl", "4")]]
     for at, rule in enumerate(rules):
         count = len(rule.names) + (more if at == len(rules) - 1 else 0)

@@ -1,4 +1,4 @@
-"""files.rename: rename files of a folder in the file manager, their endings kept."""
+"""files.rename: rename files of a folder in the file manager, keeping their endings."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ WORDINGS = (
 
 
 def drawn(dice: random.Random, level: int) -> tuple[str, dict[str, str], dict[str, str]]:
-    """A folder, the text of each of its files by name, and new names by old ones."""
+    """Draw a folder, the text of each of its files by name, and new names by old ones."""
     root = home(f"Documents/{dice.choice(_FOLDERS)}")
     count = _RENAMED[level]
     stems = dice.sample([f"{what}-{year}" for what in _WHAT for year in _YEARS], _FILES[level] + count)
@@ -39,12 +39,11 @@ def drawn(dice: random.Random, level: int) -> tuple[str, dict[str, str], dict[st
 
 
 def named(root: str, renames: dict[str, str]) -> dict[str, str]:
-    """What the wordings say."""
+    """Return the values that the wordings need."""
     return {"root": root, "renames": sentence(f"{old} to {new}" for old, new in renames.items())}
 
 
 def begin(root: str, files: dict[str, str]) -> list[dict[str, Any]]:
-    """The set-up."""
     return [upload({f"{root}/{name}": text for name, text in files.items()}), *file_manager(root)]
 
 
@@ -69,7 +68,7 @@ def _draft(dice: random.Random, level: int) -> Draft:
 
 
 def ways(renames: dict[str, str]) -> Steps:
-    """Typing a name selects the file; F2 asks for the new one."""
+    """Return steps that select a file by typing its name, and rename it by F2."""
     steps: Steps = []
     for old, new in renames.items():
         steps.append([{"op": "type", "text": old}])

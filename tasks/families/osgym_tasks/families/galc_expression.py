@@ -1,4 +1,4 @@
-"""galc.expression: work out an expression with the calculator and copy the result."""
+"""galc.expression: compute an expression with the calculator and copy the result."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""gimp.mode: invert pictures, give them the mode grayscale or indexed, and export them."""
+"""gimp.mode: invert pictures, convert them to grayscale or indexed colours, and export them."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ _WORDINGS = (
     "I need this done in GIMP, which shows {first}: {edits}. The originals stay as they are.",
 )
 _INVERT: Steps = [[key("alt", "c")], [{**key("down"), "repeat": 10}, key("enter")]]
-"""The 11th entry of the menu of colours; it has no letter that is its own."""
+"""Steps to the 11th entry of the menu of colours, which has no letter of its own."""
 _GRAYSCALE = menu("i", "m", "g")
 _INDEXED: Steps = [*menu("i", "m", "i"), [key("enter")]]
-"""The dialog proposes an optimum palette of up to 256 colours, more than a picture has."""
+"""Steps of the dialog, which proposes an optimum palette of up to 256 colours, more than a picture has."""
 
 _D50 = (0.2225, 0.7169, 0.0606)
-"""What red, green and blue of sRGB add to the luminance, adapted to D50 (ICC, as babl has it)."""
+"""Weights of sRGB's red, green and blue in the luminance, adapted to D50 (ICC, as babl has it)."""
 
 
 def _draft(dice: random.Random, level: int) -> Draft:
@@ -38,7 +38,7 @@ def _draft(dice: random.Random, level: int) -> Draft:
 
 
 def _edit(dice: random.Random, before: Image.Image, *, both: bool) -> Edit:
-    """Inverted colours, another mode, or both in this order."""
+    """Draw inverted colours, another mode, or both in this order."""
     mode = dice.choice(("L", "P") if both else ("L", "P", "RGB"))
     inverted = both or mode == "RGB"
     after = ImageOps.invert(before) if inverted else before
@@ -56,9 +56,9 @@ def _edit(dice: random.Random, before: Image.Image, *, both: bool) -> Edit:
 
 
 def _gray(image: Image.Image) -> Image.Image:
-    """The picture in GIMP's mode "grayscale": the luminance of linear light, as seen by white of D50.
+    """Return the picture in GIMP's mode "grayscale": the luminance of linear light, relative to D50 white.
 
-    No two colours of our pictures have the same luma, so that tells which colour a pixel has.
+    No two colours of our pictures have the same luma, so luma identifies the colour of a pixel.
     """
     table = [0] * 256
     for _, colour in image.getcolors(256) or ():

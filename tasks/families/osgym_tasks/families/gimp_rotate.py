@@ -1,4 +1,4 @@
-"""gimp.rotate: turn or mirror pictures in GIMP and export them."""
+"""gimp.rotate: rotate or mirror pictures in GIMP and export them."""
 
 from __future__ import annotations
 

@@ -51,7 +51,7 @@ def _draft(dice: random.Random, level: int) -> Draft:
 
 
 def _scale(width: int, height: int | None) -> Steps:
-    """The dialog begins in the width; the chain between both is the next that Tab goes to."""
+    """Return steps in the dialog, which begins in the width; Tab goes to the height past the chain."""
     typed = [[key("ctrl", "a"), {"op": "type", "text": str(width)}, key("tab")]]
     if height is not None:
         typed += [

@@ -26,7 +26,7 @@ _WORDINGS = (
 
 @dataclass(frozen=True, slots=True)
 class _Deed:
-    """What to do with a slide; `after` is the title of the slide that it goes behind when it is moved."""
+    """Change of a slide; `after` is the title of the slide behind which it is moved."""
 
     kind: str
     title: str
@@ -51,7 +51,7 @@ class _Deed:
         return [*rest[:to], slides[at], *rest[to:]]
 
     def keys(self, slides: list[Slide]) -> Steps:
-        """In the panel of slides."""
+        """Return steps in the panel of slides."""
         at = _place(slides, self.title)
         if self.kind == "delete":
             return [*_select(at), [key("delete"), CALM]]
@@ -106,7 +106,7 @@ def _draft(dice: random.Random, level: int) -> Draft:
 
 
 def _deed(dice: random.Random, slides: list[Slide], title: str, others: list[str], kind: str) -> _Deed:
-    """A slide that is moved does not go behind the one that it follows already."""
+    """Draw a change; a moved slide does not go behind the one that it follows already."""
     at = _place(slides, title)
     before = slides[at - 1][0] if at else ""
     return _Deed(

@@ -1,4 +1,4 @@
-"""impress.text: change titles and lines of slides, among slides that have some lines in common."""
+"""impress.text: change titles and lines of slides that have some lines in common."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class _Edit:
     """A new text on a slide, both counted from 0; the line after the last is a new one.
 
     Attributes:
-        line: 0 is the title.
+        line: Number of the line; 0 is the title.
     """
 
     slide: int
@@ -55,7 +55,7 @@ class _Edit:
         return f'Replace the line "{lines[self.line - 1]}" of {where} by "{self.text}"'
 
     def enter(self, slides: list[Slide]) -> Steps:
-        """On its slide: choose the box by Tab, write, and leave the box."""
+        """Return steps that choose the box on its slide by Tab, type, and leave the box."""
         text = {"op": "type", "text": self.text}
         if self.line == 0:
             put = [key("ctrl", "a"), text]
@@ -96,7 +96,7 @@ def _draft(dice: random.Random, level: int) -> Draft:
 
 
 def _edit(dice: random.Random, slides: list[Slide], at: int, kind: int) -> _Edit:
-    """Of a title, of a line, or a line more, in turn."""
+    """Draw a change of a title, of a line, or an additional line, in turn."""
     slide = slides[at]
     if kind % 3 == 1:
         return _Edit(at, 0, draw_title(dice, [title for title, *_ in slides]))
@@ -113,7 +113,7 @@ def _after(slides: list[Slide], edits: list[_Edit]) -> list[Slide]:
 
 
 def _ways(slides: list[Slide], edits: list[_Edit]) -> Steps:
-    """From slide to slide by Page Down and Page Up."""
+    """Return steps from slide to slide by Page Down and Page Up."""
     steps: Steps = []
     here = 0
     for edit in edits:

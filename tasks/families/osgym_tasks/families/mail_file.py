@@ -1,4 +1,4 @@
-"""mail.file: move the messages that a rule names into folders of a local web mail, mark them, and no others.
+"""mail.file: move the messages that a rule names into folders of a local web mail, and mark them.
 
 A terminal may read the mail by curl; a change that does not come from a page in a browser is refused.
 """
@@ -17,7 +17,7 @@ from osgym_tasks.webapps.mail import MARKS, PER_PAGE, STAYS, page_heading
 
 _LETTERS = {1: 4, 2: 10, 3: 22, 4: 38, 5: 64}
 _MEANT = {1: [1], 2: [2], 3: [3], 4: [4], 5: [4, 3]}
-"""How many messages each rule names."""
+"""Number of messages that each rule names, by level."""
 _PEOPLE = {1: 4, 2: 6, 3: 8, 4: 12, 5: 16}
 _WORDINGS = (
     "In the web mail that is open in the browser, {moves}. All other messages stay where and as they are.",
@@ -32,11 +32,11 @@ _WORDINGS = (
 
 @dataclass(frozen=True, slots=True)
 class _Move:
-    """What a rule names, and where it goes.
+    """Messages of a rule, and their folder.
 
     Attributes:
-        places: of the messages.
-        mark: that they get, or nothing.
+        places: Places of the messages.
+        mark: Mark that they get, or nothing.
     """
 
     places: list[int]
@@ -110,9 +110,9 @@ _DECOY, _OTHER = -1, -2
 def _rows(
     dice: random.Random, level: int, persons: list[Row], senders: list[Row], subjects: list[str]
 ) -> tuple[list[Row], list[int], str]:
-    """The messages, of each which rule names it or that it differs from that in one respect, and a day.
+    """Draw the messages, the rule that each matches or misses in one respect, and a day.
 
-    At level 5 the first rule names what was sent before the day.
+    At level 5 the first rule names messages that were sent before the day.
     """
     owner, *everyone = persons
     free = subjects[len(senders) :]
@@ -156,7 +156,9 @@ def _rows(
 
 
 def _ways(rows: list[Row], moves: list[_Move], level: int) -> Steps:
-    """A single message by its own page; several picked from the folder's pages, the last page first."""
+    """Return steps: a single message by its own page, several from the folder's pages, the last page
+    first.
+    """
     if level == 1:
         return [step for move in moves for at in move.places for step in _by_message(rows[at], move)]
     inbox = [at for at in reversed(range(len(rows))) if rows[at]["folder"] == INBOX]
@@ -181,7 +183,7 @@ def _by_message(row: Row, move: _Move) -> Steps:
 
 
 def _sorted(move: _Move) -> list[dict[str, Any]]:
-    """From what is before the lists to the button."""
+    """Return actions from the link before the lists to the button."""
     to = pick((STAYS, *FOLDERS), STAYS, move.folder)
     mark = pick((STAYS, *MARKS), STAYS, move.mark or STAYS)
     return [key("tab"), *to, key("tab"), *mark, key("tab"), key("enter")]

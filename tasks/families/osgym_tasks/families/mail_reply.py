@@ -1,6 +1,6 @@
-"""mail.reply: answer messages of a local web mail that are told apart by sender, subject, folder and age.
+"""mail.reply: answer messages of a local web mail that differ in sender, subject, folder or age.
 
-A terminal may read the mail by curl; what does not come from a page in a browser is not sent.
+A terminal may read the mail by curl; a message that does not come from a page in a browser is not sent.
 """
 
 from __future__ import annotations
@@ -43,9 +43,9 @@ class _Reply:
     """An answer.
 
     Attributes:
-        at: the place of the message.
-        told: the place of the message that tells the number of the text, if there is one.
-        copy: to whom a copy goes that would have none, by name and address.
+        at: Place of the message.
+        told: Place of the message that has the number of the text, if there is one.
+        copy: Name and address of an additional receiver.
     """
 
     at: int
@@ -98,10 +98,11 @@ def _draft(dice: random.Random, level: int) -> Draft:
 
 
 def _rows(dice: random.Random, level: int, persons: list[Row]) -> tuple[list[Row], list[int], dict[int, int]]:
-    """The messages, the places of those that are meant, and beside each of these one that it is taken for.
+    """Draw the messages, the places of the targets, and for each target a message that it may be confused
+    with.
 
-    Of what is meant there are the same subject from another sender and another subject of the sender; from
-    level 3 on an older one of both, from level 4 on a newer one in another folder.
+    Each target has a message of the same subject from another sender, and one of another subject from the
+    sender; from level 3 on an older one of both, from level 4 on a newer one in another folder.
     """
     owner, *senders = persons
     subjects = dice.sample(SUBJECTS, len(SUBJECTS))
@@ -135,7 +136,7 @@ def _rows(dice: random.Random, level: int, persons: list[Row]) -> tuple[list[Row
 
 
 def _with_number(dice: random.Random, rows: list[Row], reply: _Reply, targets: list[int]) -> _Reply:
-    """The reply with a number for a text, that another message tells."""
+    """Return the reply with a number as its text, which another message has."""
     pairs = [(row["sender"], row["subject"]) for row in rows]
     wrong = number_in(rows[reply.at])
     alone = [
@@ -166,7 +167,7 @@ def _which(row: Row, names: dict[str, str]) -> str:
 
 
 def _sent(rows: list[Row], persons: list[Row], reply: _Reply) -> Row:
-    """What the server keeps of it."""
+    """Return the row that the server keeps of the reply."""
     row = rows[reply.at]
     others = [one for one in split(row["copies"]) if reply.to_all and one != persons[0]["address"]]
     copies = [*others, reply.copy[1]] if reply.copy[1] else others
@@ -175,7 +176,9 @@ def _sent(rows: list[Row], persons: list[Row], reply: _Reply) -> Row:
 
 
 def _ways(rows: list[Row], persons: list[Row], replies: list[_Reply]) -> Steps:
-    """Each from its message to the page that answers it: past addresses and subject into the text."""
+    """Return steps from each message to the page that answers it, past addresses and subject into the
+    text.
+    """
     steps: Steps = []
     for reply in replies:
         row = rows[reply.at]

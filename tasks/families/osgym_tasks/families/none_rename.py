@@ -1,6 +1,6 @@
-"""none.rename: as files.rename, but a file is not there. Only giving up is right.
+"""none.rename: as files.rename, but a file is missing, so only failing is right.
 
-Much like it, another file is there, which must not be taken for it.
+A similar file is there, which must not be renamed in its place.
 """
 
 from __future__ import annotations

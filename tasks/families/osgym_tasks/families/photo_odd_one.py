@@ -1,4 +1,4 @@
-"""photo.odd_one: find the one picture among many that a description fits, and copy or delete it."""
+"""photo.odd_one: find the one picture among many that matches a description, and copy or delete it."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ _WORDINGS = (
 Shape = tuple[str, str]
 """Colour and kind."""
 Shapes = dict[int, Shape]
-"""By the number of their spot."""
+"""Shapes by the number of their spot."""
 Drawn = Callable[[random.Random], Shapes]
 
 
@@ -85,7 +85,7 @@ def _draft(dice: random.Random, level: int) -> Draft:
 
 
 def _gone_to(count: int, at: int) -> Steps:
-    """Look at all, then go back to one."""
+    """Return steps that look at all pictures, then go back to one."""
     forth = [[key("pagedown")] * min(5, count - 1 - n) for n in range(0, count - 1, 5)]
     back = [key("pageup")] * (count - 1 - at)
     return [*forth, back] if back else forth
@@ -96,7 +96,7 @@ def _copied(path: str) -> Steps:
 
 
 def _described(dice: random.Random, level: int) -> tuple[str, Drawn, Drawn]:
-    """What to look for, what draws a picture that has it, and what draws one that is much like it."""
+    """Draw a description, a function that draws a matching picture, and one that draws a similar picture."""
     colour, other = dice.sample(sorted(COLOURS), 2)
     kind, another = dice.sample(KINDS, 2)
     rest = [one for one in sorted(COLOURS) if one != colour]

@@ -1,4 +1,4 @@
-"""shop.admin: change prices, stock and what is for sale, as the keeper of a shop whose goods are much alike.
+"""shop.admin: change prices, stock and sale of similar goods, as the keeper of a shop.
 
 A terminal may read the shop by curl; a change that does not come from a page in a browser is refused.
 """
@@ -74,7 +74,7 @@ def _other(dice: random.Random, row: dict[str, Any], name: str) -> Any:
 
 
 def _for(row: dict[str, Any], change: dict[str, Any]) -> dict[str, Any]:
-    """The same change, or the reverse where it would change nothing."""
+    """Return the change, or its reverse where it would change nothing."""
     return {**change, "sold": "no" if row["sold"] == "yes" else "yes"} if "sold" in change else change
 
 
@@ -85,7 +85,7 @@ def _said(row: dict[str, Any], change: dict[str, Any]) -> str:
 
 
 def _edit(rows: list[dict[str, Any]], changes: dict[int, dict[str, Any]]) -> Steps:
-    """Each of the goods by its page: name, price, stock, for sale, and the button."""
+    """Return steps on the page of each good: name, price, stock, for sale, and the button."""
     steps: Steps = []
     for at, change in changes.items():
         row = rows[at]

@@ -120,7 +120,7 @@ def _draft(dice: random.Random, level: int) -> Draft:
 def _buy(
     by_id: dict[int, dict[str, Any]], lines: list[dict[str, Any]], to: dict[str, str], coupon: str
 ) -> Steps:
-    """Each of the goods into the basket, then the form of the order, from field to field."""
+    """Return steps that put each good into the basket, then fill the form of the order field by field."""
     steps: Steps = []
     for row in lines:
         goods = by_id[row["product"]]

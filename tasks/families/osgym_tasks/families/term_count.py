@@ -61,7 +61,7 @@ def _draft(dice: random.Random, level: int) -> Draft:
 
 
 def _log(dice: random.Random, lines: int, word: str, part: str) -> str:
-    """Lines in which each case that could be mistaken is there at least twice."""
+    """Draw a log in which each line that could be mistaken is there at least twice."""
     others = [other for other in _WORDS if other != word]
     elsewhere = [other for other in _PARTS if other != part]
     kinds = [(word, part), (word, part), (f"{word}S", part), (f"{word}S", part)]

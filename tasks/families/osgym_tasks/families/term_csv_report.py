@@ -1,4 +1,4 @@
-"""term.csv_report: sums by group of a CSV file's rows, written into another file in a stated order."""
+"""term.csv_report: sums by group of a CSV file's rows, written into another file in a given order."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ def _draft(dice: random.Random, level: int) -> Draft:
 
 
 def _table(dice: random.Random, count: int, cities: list[str], goods: str) -> list[tuple[str, str, str, int]]:
-    """Rows, in which each city has one that every condition takes and one that each leaves out."""
+    """Draw rows; each city has one that all conditions match, and one that each condition excludes."""
     other = dice.choice([item for item in _GOODS if item != goods])
     kinds = [(city, goods, state) for city in cities for state in ("paid", "open")]
     kinds += [(city, other, "paid") for city in cities]

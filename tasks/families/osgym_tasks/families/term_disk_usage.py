@@ -1,4 +1,4 @@
-"""term.disk_usage: find what takes the most bytes in a tree, and write it into a file."""
+"""term.disk_usage: find what takes the most bytes in a tree, and write its name into a file."""
 
 from __future__ import annotations
 
@@ -84,7 +84,7 @@ def _draft(dice: random.Random, level: int) -> Draft:
 
 
 def _sizes(dice: random.Random, root: str, folders: list[str], each: int, level: int) -> dict[str, int]:
-    """Sizes in bytes: no two near each other, and the folder with the most files is not among the largest."""
+    """Draw sizes in bytes, none near another; the folder with the most files is not among the largest."""
     names = [f"{stem}-{number}.{ending}" for stem in _STEMS for number in (1, 2) for ending in _ENDINGS]
     sizes: dict[str, int] = {}
     ranks = dice.sample(range(1, len(folders) + 1), len(folders))

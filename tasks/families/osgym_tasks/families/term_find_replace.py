@@ -1,4 +1,4 @@
-"""term.find_replace: replace a word in the files of a tree that end in something, and nowhere else."""
+"""term.find_replace: replace a word in the files of a tree with a given ending, and nowhere else."""
 
 from __future__ import annotations
 
@@ -85,7 +85,7 @@ def _draft(dice: random.Random, level: int) -> Draft:
 
 
 def _rows(dice: random.Random, lines: int, old: str) -> list[list[str]]:
-    """Words in lines; each case that could be mistaken is there."""
+    """Draw words in lines that have each case that could be mistaken."""
     rows = [[dice.choice(_STEMS) for _ in range(4)] for _ in range(lines)]
     doubled, part, capital = dice.sample(range(lines), 3)
     rows[doubled][:3:2] = [old, old]

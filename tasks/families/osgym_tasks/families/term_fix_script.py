@@ -1,4 +1,4 @@
-"""term.fix_script: mend a program that prints figures of numbers; it is tried on numbers not shown."""
+"""term.fix_script: fix a program that prints statistics of numbers; it is tested on hidden numbers."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from osgym_tasks.pieces import DONE, every, line, upload
 
 @dataclass(frozen=True, slots=True)
 class _Part:
-    """A figure: how it is said, and how it is computed rightly and wrongly."""
+    """A statistic: its description, and its right and wrong computation."""
 
     said: str
     right: str
@@ -112,13 +112,13 @@ def _figures(parts: list[_Part], numbers: list[int]) -> str:
 
 
 def _trial(program: str, numbers: list[int]) -> str:
-    """Run it on a list that nobody sees before the end."""
+    """Return a command that runs the program on hidden numbers."""
     text = _lines(numbers).replace("\n", "\\n")
     return f"f=$(mktemp); printf -- '{text}' > $f; timeout 10 python3 {program} $f; rm -f $f"
 
 
 def _edit(program: str, news: dict[int, str]) -> Steps:
-    """A step for each line of the program that is put anew."""
+    """Return a step for each line of the program that is replaced."""
     first = _HEAD.count("\n") + 1
     return [line(f"sed -i '{first + at}s/.*/{text}/' {program}") for at, text in news.items()]
 

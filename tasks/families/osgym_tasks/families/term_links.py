@@ -81,7 +81,7 @@ def _draft(dice: random.Random, level: int) -> Draft:
 
 
 def _versions(dice: random.Random, count: int) -> list[str]:
-    """From low to high; by letters the order is another, since 10 comes before 9."""
+    """Draw versions in ascending order, which is not the alphabetical one, since 10 comes before 9 there."""
     major = dice.randrange(1, 4)
     below = sorted(dice.sample(range(1, 9), max(count - 2, 0)))
     return [f"{major}.{minor}" for minor in (*below, 9, dice.randrange(10, 15))][-count:]

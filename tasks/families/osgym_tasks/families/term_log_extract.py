@@ -1,4 +1,4 @@
-"""term.log_extract: from logs into a file, each user once whose lines fulfil conditions."""
+"""term.log_extract: from logs into a file, each user once whose lines match conditions."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ def _most_first(item: tuple[str, int]) -> tuple[int, str]:
 
 
 def _log(dice: random.Random, lines: int, event: str, day: str) -> str:
-    """Lines of the form DAY TIME EVENT RESULT user=NAME note; what could be mistaken is there."""
+    """Draw lines of the form DAY TIME EVENT RESULT user=NAME note, with all that could be mistaken."""
     *users, alone, fine = dice.sample(_USERS, 8)
     other = next(one for one in _EVENTS if one != event)
     rows = [

@@ -80,7 +80,7 @@ def _draft(dice: random.Random, level: int) -> Draft:
 
 
 def _rows(dice: random.Random, level: int, area: str, customer: str, days: int) -> list[dict[str, Any]]:
-    """Tickets of which as many as the level says are meant, and some differ in one respect only."""
+    """Draw tickets: the level's number of targets, and some that differ in one respect only."""
     others = [name for name in _AREAS if name != area]
     elsewhere = [name for name in _CUSTOMERS if name != customer]
     old = {"area": area, "customer": customer, "status": "Open", "days": days}
@@ -106,7 +106,7 @@ def _rows(dice: random.Random, level: int, area: str, customer: str, days: int) 
 
 
 def _fits(row: dict[str, Any], level: int, area: str, customer: str, days: int) -> bool:
-    """Whether the rule of the level names this ticket."""
+    """Return whether the rule of the level names this ticket."""
     of_customer = level < 3 or row["customer"] == customer
     return (
         row["area"] == area and row["status"] == "Open" and of_customer and (level < 5 or row["days"] > days)
@@ -125,7 +125,7 @@ def _said(row: dict[str, Any], level: int, area: str, customer: str, days: int) 
 
 
 def _work(rows: list[dict[str, Any]], places: list[int], change: dict[str, str], note: str) -> Steps:
-    """Each ticket's page: from its heading to status, priority, team and note."""
+    """Return steps on each ticket's page, from its heading to status, priority, team and note."""
     steps: Steps = []
     for at in places:
         row = rows[at]

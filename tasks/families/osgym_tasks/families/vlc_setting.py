@@ -24,7 +24,7 @@ _BOXES = {
     19: ("Save recently played items", "qt-recentplay", 1),
     21: ("Allow metadata network access", "metadata-network-access", 0),
 }
-"""By how often Tab is pressed to reach it: its label, the name in VLC's file, and what it is before."""
+"""Boxes by the number of Tabs that reach them: label, name in VLC's file, and initial value."""
 _WORDINGS = (
     "In VLC's preferences (Interface), switch {boxes}. Leave the other settings as they are, and save.",
     "VLC is open. Under Interface in its preferences, please switch {boxes}; save, and change nothing else.",
@@ -68,14 +68,16 @@ def _line(at: int, changed: bool) -> str:
 
 
 def _look() -> tuple[str, ...]:
-    """Print what holds: VLC writes what is as it was built as a comment, and at first nothing."""
+    """Return a command that prints the values; VLC writes unchanged defaults as comments, and at first
+    nothing.
+    """
     pairs = " ".join(_line(at, False).strip() for at in _BOXES)
     each = f'grep -E "^#?${{pair%=*}}=" {HOME}/.config/vlc/vlcrc | tail -n 1 | tr -d "#"'
     return ("bash", "-c", f'for pair in {pairs}; do found=$({each}); echo "${{found:-$pair}}"; done')
 
 
 def _toggled(places: Collection[int]) -> Steps:
-    """From the last to the first, since a box that is switched may bring up another after it."""
+    """Return steps from the last box to the first, since a changed box may add another after it."""
     last, *others = sorted(places, reverse=True)
     steps: Steps = [[key("ctrl", "p")], [*([key("tab")] * last), key("space")]]
     for before, at in zip([last, *others], others, strict=False):

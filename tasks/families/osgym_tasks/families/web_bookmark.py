@@ -1,6 +1,6 @@
-"""web.bookmark: bookmark pages under given names in given folders, among folders with bookmarks already.
+"""web.bookmark: bookmark pages under given names in given folders, among folders with bookmarks.
 
-What is checked is the file in which the browser keeps its bookmarks, whichever program wrote it.
+The check reads the file in which the browser keeps its bookmarks, whichever program wrote it.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ _NAMES = (
     ),
 )
 _FOLDER_NAMES = ("Recipes", "Travel", "House", "Nature", "Family", "Days out", "Leisure", "Skills")
-"""With letters that no other entry of the browser's list of folders begins with."""
+"""Names whose letters begin no other entry of the browser's list of folders."""
 _SITE = f"{HOME}/Documents/pages"
 _STORE = f"{HOME}/.config/google-chrome/Default/Bookmarks"
 _LIST = "Reading list"
@@ -96,7 +96,7 @@ def lines(node, inside):
 roots = json.loads(text)["roots"]
 print("\\n".join(sorted(line for name, root in roots.items() for line in lines(root, f"{name}/"))))
 """
-"""Prints all bookmarks and folders. The browser writes its file 2.5 s after a change."""
+"""Script that prints all bookmarks and folders. The browser writes its file 2.5 s after a change."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,7 +113,7 @@ class _Mark:
 
     @property
     def keys(self) -> Steps:
-        """From the list to the page by its link, and back."""
+        """Return steps from the list to the page by its link, and back."""
         return [
             [click("link", self.title)],
             [click("heading", self.title)],
@@ -186,7 +186,7 @@ def _list(titles: list[str]) -> str:
 
 
 def _store(folders: list[str], there: list[_Mark]) -> str:
-    """The browser's file with a folder for each name on the bookmarks bar; all were used lately."""
+    """Return the browser's file with a folder for each name on the bookmarks bar; all were used lately."""
     numbers = iter(range(4, 99))
 
     def node(kind: str, name: str, **more: Any) -> dict[str, Any]:

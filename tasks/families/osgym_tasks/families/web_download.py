@@ -1,6 +1,6 @@
-"""web.download: download the right ones of a site's files, by version and platform, into a folder.
+"""web.download: download files of a site, chosen by version and platform, into a folder.
 
-What is checked is that folder, so a download in a terminal, by curl, is allowed as well.
+The check reads that folder, so a download by curl in a terminal is allowed as well.
 """
 
 from __future__ import annotations
@@ -74,7 +74,7 @@ def _draft(dice: random.Random, level: int) -> Draft:
 
 
 def _releases(dice: random.Random, level: int) -> list[tuple[str, str]]:
-    """Versions of which the tenth is newer than the ninth, and previews that are newer than all."""
+    """Draw versions of which the tenth is newer than the ninth, and previews that are newer than all."""
     major, first = dice.randrange(1, 5), dice.randrange(7, 10)
     versions = [f"{major}.{first + number}" for number in range(_VERSIONS[level])]
     if level >= 3:
@@ -84,7 +84,7 @@ def _releases(dice: random.Random, level: int) -> list[tuple[str, str]]:
 
 
 def _choice(level: int, program: str, platform: str, releases: list[tuple[str, str]]) -> tuple[str, str, str]:
-    """How a file is said, its name, and the name of one that is nearly it."""
+    """Return the description of a file, its name, and the name of a similar file."""
     versions = [version for version, its_platform in releases if its_platform == platform]
     finished = [version for version in versions if "preview" not in version]
     name = f"{program}-{finished[-1]}-{platform}.tar"
@@ -95,7 +95,7 @@ def _choice(level: int, program: str, platform: str, releases: list[tuple[str, s
 
 
 def _get(names: list[str]) -> Steps:
-    """Each from its program's page: found by its name, which brings the focus to its link."""
+    """Return steps on each program's page; finding the name moves the focus to its link."""
     steps: Steps = []
     for name in names:
         program = name.partition("-")[0]

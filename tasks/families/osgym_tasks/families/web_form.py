@@ -102,12 +102,12 @@ def _draft(dice: random.Random, level: int) -> Draft:
 
 
 def answers_of(questions: list[dict[str, Any]], wanted: dict[str, str]) -> dict[str, str]:
-    """What is sent, by name of the field."""
+    """Return the sent values by name of the field."""
     return {row["name"]: wanted.get(row["name"], row["value"]) for row in questions}
 
 
 def _question(dice: random.Random, name: str, label: str) -> dict[str, Any]:
-    """A field with what it has at first: often nothing."""
+    """Draw a field with its initial value, which is often empty."""
     if label in _CHOICES:
         options = _CHOICES[label]
         kind = "radio" if label in _RADIO else "select"
@@ -122,7 +122,7 @@ def _question(dice: random.Random, name: str, label: str) -> dict[str, Any]:
 
 
 def _other(dice: random.Random, row: dict[str, Any], *avoided: str) -> str:
-    """A value that the field does not have, and none of these."""
+    """Draw a value that the field does not have, and none of these."""
     label, none = row["label"], {row["value"], *avoided}
     if label in _SETS:
         parts = [part for count in (1, 2, 3) for part in itertools.combinations(sorted(_SETS[label]), count)]

@@ -1,4 +1,4 @@
-"""web.multihop: follow links from page to page of a site, and send what the last pages say by its form.
+"""web.multihop: follow links from page to page of a site, and send the facts of the last pages by its form.
 
 A terminal may read the pages by curl; an answer that does not come from the form in a browser is refused.
 """
@@ -35,14 +35,14 @@ _WORDINGS = (
 
 @dataclass(frozen=True, slots=True)
 class _Site:
-    """Who works there, by the name of the page.
+    """Persons, units and houses of the site, by the name of the page.
 
     Attributes:
-        people: facts by person.
-        unit: of each person.
-        head: of each unit.
-        house: of each unit.
-        porter: of each house.
+        people: Facts by person.
+        unit: Unit of each person.
+        head: Head of each unit.
+        house: House of each unit.
+        porter: Porter of each house.
     """
 
     people: dict[str, dict[str, str]]
@@ -110,7 +110,7 @@ def _site(dice: random.Random, level: int) -> _Site:
 
 
 def _trail(site: _Site, person: str, hops: int) -> tuple[list[str], str]:
-    """The pages from a person to whose fact is asked, and how that is said."""
+    """Return the pages from a person to the one with the fact, and the description of that one."""
     unit = site.unit[person]
     house = site.house[unit]
     head, porter = site.head[unit], site.porter[house]
@@ -126,7 +126,7 @@ def _slug(title: str) -> str:
 
 
 def _pages(site: _Site) -> list[dict[str, Any]]:
-    """A page for each person, unit and house, with links to the next."""
+    """Return a page for each person, unit and house, with links to the next."""
     heads = {person: unit for unit, person in site.head.items()}
     rows = []
     for person, facts in site.people.items():

@@ -110,7 +110,7 @@ def _question(dice: random.Random, name: str, label: str) -> dict[str, Any]:
 
 
 def _values(row: dict[str, Any]) -> list[str]:
-    """What it may be set to; never what it is."""
+    """Return the values to which it may be set, without its current one."""
     options = row["options"].splitlines()
     match row["kind"]:
         case "range":

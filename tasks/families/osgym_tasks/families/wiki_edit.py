@@ -71,7 +71,6 @@ def _section(dice: random.Random, page: str, number: int) -> dict[str, Any]:
 
 
 def _line(dice: random.Random, heading: str, part: int) -> str:
-    """One of the three lines of a section."""
     hour, number = dice.randrange(7, 12), dice.randrange(100, 999)
     lines = {
         "Opening hours": ("Weekdays {h}:00 to {l}:30.", "Saturdays {h}:30 to {l}:00.", "{n} keys are lent."),
@@ -88,7 +87,7 @@ def _line(dice: random.Random, heading: str, part: int) -> str:
 def _change(
     dice: random.Random, row: dict[str, Any], places: list[str], *, adds: bool
 ) -> tuple[str, int, str]:
-    """How it is said, the place of the line in the section, and its new text."""
+    """Return the description, the place of the line in the section, and its new text."""
     lines = row["text"].splitlines()
     where = f'the section "{row["heading"]}" of the page "{row["page"]}"'
     if adds:
@@ -105,7 +104,7 @@ def _without(edits: dict[int, tuple[int, str]], at: int) -> dict[int, tuple[int,
 
 
 def _edit(rows: list[dict[str, Any]], edits: dict[int, tuple[int, str]]) -> Steps:
-    """The page of each section's text: into the text, to the line, over it; then the button."""
+    """Return steps on the page of each section: into the text, to the line, over it; then the button."""
     steps: Steps = []
     for at, (where, text) in edits.items():
         row = rows[at]

@@ -1,4 +1,4 @@
-"""writer.footnote: footnotes at the ends of paragraphs; words in brackets are none."""
+"""writer.footnote: footnotes at the ends of paragraphs; words in brackets do not count."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ def _draft(dice: random.Random, level: int) -> Draft:
 
 
 def _insert(notes: Mapping[int, str]) -> Steps:
-    """Each at its paragraph's end; Page Up leads from the footnote back into the text."""
+    """Return steps to each paragraph's end; Page Up leads from the footnote back into the text."""
     steps: Steps = []
     for at, text in notes.items():
         steps.append([*at_paragraph(at), key("end"), CALM])

@@ -24,7 +24,7 @@ from osgym_tasks.writer import (
 _PARAGRAPHS = {1: 5, 2: 8, 3: 13, 4: 20, 5: 32}
 _WORDS = {1: 1, 2: 1, 3: 2, 4: 3, 5: 4}
 _KINDS = {"bold": ("b", "w:b"), "italic": ("i", "w:i"), "underlined": ("u", "w:u")}
-"""The letter of the shortcut, and the element of the run's properties."""
+"""Formats: the letter of the shortcut, and the element of the run's properties."""
 _WORDINGS = (
     "In {path}, which is open in Writer, format every whole word in small letters as follows: {words}. "
     "Longer words and capitalised ones stay as they are, and so do the spaces. Save it in its own format.",
@@ -78,7 +78,7 @@ def _draft(dice: random.Random, level: int) -> Draft:
 
 
 def _ways(wanted: dict[str, str], *, whole: bool = True) -> Steps:
-    """Find all by Find and Replace, close it, and format what is selected then.
+    """Return steps that find all by Find and Replace, close it, and format the selection.
 
     The dialog remembers "Whole words only" from the first time on, and "Match case" from the second.
     """

@@ -1,4 +1,4 @@
-"""writer.list: make paragraphs the items of a bulleted or numbered list; typed signs are none."""
+"""writer.list: make paragraphs the items of a bulleted or numbered list; typed signs do not count."""
 
 from __future__ import annotations
 
@@ -87,7 +87,7 @@ def _draft(dice: random.Random, level: int) -> Draft:
 
 
 def _apply(groups: list[range], kind: str) -> Steps:
-    """Select the lines of each group, then the shortcut of the list."""
+    """Return steps that select the lines of each group and press the shortcut of the list."""
     return [
         [
             *at_paragraph(group.start),

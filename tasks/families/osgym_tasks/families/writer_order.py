@@ -62,7 +62,7 @@ def _after(rows: list[str], pairs: list[tuple[str, str]]) -> list[str]:
 
 
 def _move(rows: list[str], pairs: list[tuple[str, str]], *, above: bool = False, cut: str = "x") -> Steps:
-    """By cutting a whole line, its end too, and pasting it at the beginning of another."""
+    """Return steps that cut a whole line with its end and paste it at the beginning of another."""
     steps: Steps = []
     rows = list(rows)
     for what, below in pairs:

@@ -38,7 +38,7 @@ _WORDINGS = (
     " file in the format that it has.",
 )
 _Setup = tuple[str, bool, dict[str, str]]
-"""Paper, whether it lies on its side, margins in inches."""
+"""Paper, landscape, margins in inches."""
 
 
 def _draft(dice: random.Random, level: int) -> Draft:
@@ -90,7 +90,9 @@ def _near(path: str, attribute: str, value: int) -> dict[str, Any]:
 
 
 def _set(setup: _Setup) -> Steps:
-    """In the page style's dialog; the fields of margins follow the buttons of orientation and the tray."""
+    """Return steps in the page style's dialog, where the margins follow the buttons of orientation and the
+    tray.
+    """
     paper, wide, margins = setup
     fields: list[dict[str, Any]] = [
         key("tab"),

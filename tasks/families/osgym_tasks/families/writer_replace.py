@@ -59,7 +59,7 @@ def _replaced(text: str, pairs: dict[str, str]) -> str:
 
 
 def _ways(pairs: dict[str, str], *, whole: bool = True, case: bool = True) -> Steps:
-    """By Find and Replace, its options first."""
+    """Return steps with Find and Replace, its options first."""
     options = [("Whole words only", whole), ("Match case", case)]
     steps: Steps = [[key("ctrl", "h")], [click("check-box", name) for name, wanted in options if wanted]]
     for old, new in pairs.items():

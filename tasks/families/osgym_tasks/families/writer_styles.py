@@ -1,4 +1,4 @@
-"""writer.styles: give paragraphs of a text the styles of headings; bold letters are none."""
+"""writer.styles: give paragraphs of a text the styles of headings; bold letters do not count."""
 
 from __future__ import annotations
 
@@ -84,7 +84,7 @@ _IN_STYLE = ".//w:pStyle[@w:val='{}']/../.."
 
 
 def _apply(styles: dict[int, int]) -> Steps:
-    """By the shortcuts of the styles."""
+    """Return steps with the shortcuts of the styles."""
     return [[*at_paragraph(at), key("ctrl", str(rank))] for at, rank in styles.items()]
 
 

@@ -1,4 +1,4 @@
-"""writer.table: add tables with given cells below paragraphs of a text; tabs or lines are none."""
+"""writer.table: add tables with given cells below paragraphs of a text; tabs or lines do not count."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _CELLS = (
     *("Apples", "Bread", "Candles", "Desks", "Flour", "Glue", "Hammers", "Ink", "Lamps", "Nails", "Paper"),
     *("Rice", "Soap", "Tape", "Wool", "North", "South", "East", "West", "Blue", "Green", "Grey", "Red"),
 )
-"""With capitals, which Writer would give them while they are typed."""
+"""Words with capitals, which Writer would give them while they are typed."""
 _WORDINGS = (
     "{path} is open in Writer. Insert a table {tables}. Do not change the text around, and save the file as "
     "docx.",
@@ -60,7 +60,9 @@ class _Table:
 
     @property
     def begin(self) -> Steps:
-        """A paragraph more below, where the table will be; in a table, Ctrl+Home stays in it at first."""
+        """Return steps that add a paragraph below for the table; in a table, Ctrl+Home stays in it at
+        first.
+        """
         out = [key("ctrl", "home")] * 2
         return [[*out, *at_paragraph(self.below), key("end"), CALM], [key("enter"), CALM]]
 
@@ -79,7 +81,7 @@ class _Table:
 
     @property
     def tabs(self) -> Steps:
-        """Lines with tabs between the texts."""
+        """Return lines with tabs between the texts."""
         return [*self.begin, [{"op": "type", "text": "\n".join("\t".join(row) for row in self.rows)}, CALM]]
 
 
@@ -120,7 +122,7 @@ def _draft(dice: random.Random, level: int) -> Draft:
 
 
 def _rows(dice: random.Random, rows: int, columns: int) -> list[list[str]]:
-    """A row of headings, then words and numbers."""
+    """Draw a row of headings, then words and numbers."""
     body = [
         [dice.choice(_CELLS), *(str(dice.randrange(10, 1000)) for _ in range(columns - 1))]
         for _ in range(rows - 1)

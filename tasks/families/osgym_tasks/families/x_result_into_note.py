@@ -1,4 +1,4 @@
-"""x.result_into_note: work out expressions with the calculator and put the results into lines of a note."""
+"""x.result_into_note: compute expressions with the calculator and put the results into lines of a note."""
 
 from __future__ import annotations
 
@@ -88,7 +88,7 @@ def _text(things: list[str], figures: list[str | None], results: dict[int, str])
 
 
 def _fill(results: list[tuple[int, list[dict[str, Any]]]]) -> Steps:
-    """From the calculator to the editor, for each."""
+    """Return steps from the calculator to the editor, for each result."""
     steps: Steps = []
     for at, pressed in results:
         steps += [

@@ -1,6 +1,6 @@
-"""x.sheet_into_note: work figures out from a table in Calc and put each into its line of a note.
+"""x.sheet_into_note: compute figures from a table in Calc and put each into its line of a note.
 
-What is checked is the note, and that the workbook is as it was; the figures may be worked out by any means.
+The check reads the note, and that the workbook is unchanged; the figures may be computed by any means.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ _WORDINGS = (
 
 @dataclass(frozen=True, slots=True)
 class _Job:
-    """A figure: of which function, column and rows, and the line of the note that it belongs to."""
+    """A figure: its function, column and rows, and its line of the note."""
 
     table: Table
     what: str
@@ -136,7 +136,7 @@ def _draft(dice: random.Random, level: int) -> Draft:
 
 
 def _jobs(dice: random.Random, level: int, table: Table) -> list[_Job]:
-    """Figures that differ from each other and from what mistakes would give."""
+    """Draw figures that differ from each other and from the results of likely mistakes."""
     places = dice.sample(range(_LINES[level]), _JOBS[level])
     found: list[_Job] = []
     taken: set[int] = set()
@@ -161,7 +161,9 @@ def _text(titles: list[str], figures: list[str | None], results: dict[int, str])
 
 
 def _ways(jobs: list[_Job]) -> Steps:
-    """Each by a formula in a free cell, whose result goes into the note; the editor is in front then."""
+    """Return steps that compute each by a formula in a free cell and put it into the note, which is in front
+    then.
+    """
     steps: Steps = []
     for job in jobs:
         if steps:

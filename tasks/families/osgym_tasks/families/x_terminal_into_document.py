@@ -1,7 +1,7 @@
-"""x.terminal_into_document: what commands say of files goes into lines of a document in Writer.
+"""x.terminal_into_document: put what commands report about files into lines of a document in Writer.
 
-What is checked is the document that Writer saved and that the files are as they were; a file manager may tell
-some of it as well.
+The check reads the document that Writer saved, and that the files are unchanged; a file manager may show some
+of the facts as well.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from osgym_tasks.writer import CALM, SAVE, at_paragraph, docx_bytes, opened, pat
 
 _FILES = {1: 2, 2: 4, 3: 7, 4: 12, 5: 20}
 _TEXTS = {1: 3, 2: 5, 3: 8, 4: 12, 5: 18}
-"""Paragraphs besides the lines to fill."""
+"""Number of paragraphs besides the lines to fill, by level."""
 _JOBS = {1: 1, 2: 1, 3: 2, 4: 3, 5: 5}
 _FOLDER = f"{HOME}/records"
 _STEMS = ("access", "backup", "cargo", "diary", "errors", "fleet", "guests", "harvest", "ideas", "journal")
@@ -44,11 +44,11 @@ _WORDINGS = (
 
 @dataclass(frozen=True, slots=True)
 class _Fact:
-    """A number that a command tells of a file.
+    """A number that a command reports about a file.
 
     Attributes:
         what: `lines`, `bytes` or `matches`.
-        word: that lines are counted for.
+        word: Word whose lines are counted.
     """
 
     what: str
@@ -57,7 +57,7 @@ class _Fact:
 
     @property
     def label(self) -> str:
-        """The beginning of its line in the document."""
+        """Beginning of its line in the document."""
         of = {"lines": "Lines in", "bytes": "Bytes of", "matches": f"Mentions of {self.word} in"}
         return f"{of[self.what]} {self.name}:"
 
@@ -127,7 +127,7 @@ def _of(fact: _Fact, name: str) -> _Fact:
 
 
 def _files(dice: random.Random, level: int) -> dict[str, str]:
-    """Logs of which each stem has a current and an old one."""
+    """Draw logs, of which each stem has a current and an old one."""
     stems = dice.sample(_STEMS, (_FILES[level] + 1) // 2)
     names = [f"{stem}{ending}" for stem in stems for ending in (".log", ".old.log")][: _FILES[level]]
     made = {}
@@ -143,7 +143,7 @@ def _files(dice: random.Random, level: int) -> dict[str, str]:
 
 
 def _facts(dice: random.Random, level: int, files: dict[str, str]) -> list[_Fact]:
-    """Facts of different lines; from level 3 on some count the lines with a word."""
+    """Draw facts of different lines; from level 3 on some count the lines with a word."""
     kinds = ("lines", "bytes") if level < 3 else ("lines", "bytes", "matches")
     found: dict[str, _Fact] = {}
     while len(found) < _JOBS[level]:
@@ -154,7 +154,9 @@ def _facts(dice: random.Random, level: int, files: dict[str, str]) -> list[_Fact
 
 
 def _ways(told: list[tuple[int, _Fact, int]]) -> Steps:
-    """Each by a command in the terminal, then in the document; that is in front at the end."""
+    """Return steps that run each command in the terminal and fill the document, which is in front at the
+    end.
+    """
     steps: Steps = []
     for at, fact, number in told:
         if steps:

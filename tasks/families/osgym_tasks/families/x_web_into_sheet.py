@@ -1,6 +1,6 @@
-"""x.web_into_sheet: look figures up on the pages of a local shop and put them into empty cells of a workbook.
+"""x.web_into_sheet: find figures on the pages of a local shop and put them into empty cells of a workbook.
 
-What is checked is the workbook that Calc saved, so the shop may be read by curl in a terminal as well.
+The check reads the workbook that Calc saved, so the shop may be read by curl in a terminal as well.
 """
 
 from __future__ import annotations
@@ -95,7 +95,7 @@ def _figure(row: dict[str, Any], fact: str) -> float:
 
 
 def _ways(rows: list[dict[str, Any]], wanted: list[tuple[int, list[float]]]) -> Steps:
-    """For each row its item's page in the browser, then its cells in Calc."""
+    """Return steps for each row: its item's page in the browser, then its cells in Calc."""
     steps: Steps = []
     for at, figures in wanted:
         number = rows[at]["id"]
