@@ -1,1 +1,1 @@
-"""Scripts that measure: each prints what it ran, on what, how often, and keeps the raw series."""
+"""Benchmarks: each prints its command, machine and repetitions, and saves the raw series."""

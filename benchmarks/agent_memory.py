@@ -1,4 +1,4 @@
-"""Whether the memory of a host agent stops growing, over more episodes than it remembers.
+"""Growth of a host agent's memory over more episodes than it remembers.
 
     python -m benchmarks.agent_memory                    # 15,000 episodes of one step each
 
@@ -34,7 +34,7 @@ FRAME = (640, 480)
 
 @dataclass(frozen=True, slots=True)
 class Sample:
-    """What the host agent's process holds after so many episodes."""
+    """Resources that the host agent's process holds after so many episodes."""
 
     episodes: int
     rss_mib: float
@@ -43,7 +43,6 @@ class Sample:
 
 
 def look(pid: int, episodes: int) -> Sample:
-    """Count what a process holds."""
     return Sample(
         episodes,
         round(rss_mib(pid), 2),
@@ -53,10 +52,10 @@ def look(pid: int, episodes: int) -> Sample:
 
 
 def per_thousand(samples: list[Sample]) -> dict[str, float]:
-    """Growth of resident memory in a thousand episodes, with half of its 95 % interval.
+    """Return the growth of resident memory in a thousand episodes, with half of its 95 % interval.
 
-    >>> per_thousand([Sample(n * 1000, 90 + n / 2, 20, 4) for n in range(4)])
-    {'mib': 0.5, 'half_interval': 0.0, 'samples': 4}
+    >>> per_thousand([Sample(n * 1000, 90 + n / 2, 20, 4) for n in range(4)]) {'mib': 0.5, 'half_interval':
+    0.0, 'samples': 4}
     """
     slope, half = per_hour([one.episodes * 3.6 for one in samples], [one.rss_mib for one in samples])
     return {"mib": slope, "half_interval": half, "samples": len(samples)}
@@ -86,7 +85,6 @@ async def _series(url: str, pid: int, options: argparse.Namespace) -> list[Sampl
 
 
 def main() -> int:
-    """Run it; 1 when it goes on growing."""
     parser = argument_parser(__doc__)
     parser.add_argument("--episodes", type=int, default=15_000, help="in all (15000)")
     parser.add_argument("--every", type=int, default=500, help="episodes between two looks (500)")

@@ -36,12 +36,12 @@ from osgym_sdk import AsyncClient, AsyncEpisode, OSGymError, Ticket, Timeouts
 
 LEASE_TTL_S = 900.0
 RETRY_S = 2.0
-"""A host that does not answer is lost after so long; the SDK's default waits for an agent that restarts."""
+"""Time after which a host counts as lost; the SDK's default waits for an agent that restarts."""
 PHASES = ("throughput", "requests", "latency", "memory", "kill")
 
 
 class Run:
-    """The phases, on the same hosts one after the other."""
+    """Phases, on the same hosts one after the other."""
 
     def __init__(self, options: argparse.Namespace, hosts: list[Host]) -> None:
         self.options, self.hosts = options, hosts
@@ -55,7 +55,7 @@ class Run:
         return AsyncClient(self.urls, timeouts=Timeouts(retry_s=RETRY_S))
 
     def say(self, text: str) -> None:
-        """Say how far it is, on a line of its own."""
+        """Print the progress on a line of its own."""
         print(f"  {text}", flush=True)
 
     async def lease(self) -> None:
@@ -76,7 +76,7 @@ class Run:
 
     @contextlib.asynccontextmanager
     async def sdk(self) -> AsyncIterator[Sdk]:
-        """The leases in a client of the SDK."""
+        """Yield the leases in a client of the SDK."""
         async with self.client() as client:
             episodes = [client.attach(ticket) for ticket in self._tickets]
             await asyncio.gather(*(episode.start() for episode in episodes))
@@ -87,7 +87,6 @@ class Run:
 
     @contextlib.asynccontextmanager
     async def raw(self) -> AsyncIterator[Raw]:
-        """The leases in the bare client."""
         episodes = [RawEpisode(t.host, t.episode_id, t.lease, self._seq[t.episode_id]) for t in self._tickets]
         made = Raw(episodes, self.options.ready)
         yield made
@@ -95,7 +94,6 @@ class Run:
         self._seq = {episode.episode_id: episode.seq for episode in episodes}
 
     async def throughput(self) -> None:
-        """Rounds without a pause, in turns."""
         rows = []
         for number in range(self.options.rounds):
             for enter in (self.raw, self.sdk):
@@ -154,7 +152,7 @@ class Run:
             self._tickets += [episode.detach() for episode in episodes]
 
     async def latency(self) -> None:
-        """Fixed times, at shares of the ceiling."""
+        """Steps at fixed times, at shares of the ceiling."""
         rows = []
         for share in self.options.loads:
             every_s = self.options.replicas / (share * self.ceiling)
@@ -174,7 +172,7 @@ class Run:
         self.result["latency"] = {"rows": rows}
 
     async def memory(self) -> None:
-        """Many episodes one after the other in each replica; what the process holds meanwhile."""
+        """Many episodes one after the other in each replica, and the process's memory meanwhile."""
         options, rng = self.options, random.Random(1)
         samples: list[list[float]] = []
         steps = errors = finished = 0
@@ -232,7 +230,7 @@ class Run:
         self.say(f"resident: {middle[0]:.1f} MiB in the second fifth, {middle[1]:.1f} MiB in the last")
 
     async def kill(self) -> None:
-        """One host dies while all step at fixed times, at half of what the SDK got without a pause."""
+        """Kill one host while all step at fixed times, at half of the SDK's rate without a pause."""
         every_s = self.options.replicas / (0.5 * self.ours)
         before_s, after_s = max(15.0, 2 * every_s), max(20.0, 2 * every_s)
         victim, losses = self.hosts[-1], Losses()
@@ -291,7 +289,6 @@ async def measure(run: Run, phases: list[str]) -> None:
 
 
 def arguments() -> argparse.Namespace:
-    """The command line."""
     parser = argument_parser(__doc__)
     parser.add_argument("--replicas", type=int, help="of all hosts together (1024; --quick: 128)")
     parser.add_argument("--hosts", type=int, help="host agents (8; --quick: 4)")
@@ -331,7 +328,6 @@ def arguments() -> argparse.Namespace:
 
 
 def main() -> int:
-    """Run the benchmark."""
     options = arguments()
     described = machine()
     print(f"{described['cpu']}, {described['cores']} cores: {options.replicas} on {options.hosts} hosts")

@@ -1,4 +1,4 @@
-"""What all benchmarks share: a local service when no host is given, the machine's description, results."""
+"""Parts that all benchmarks share: a local service, the machine's description, results."""
 
 from __future__ import annotations
 
@@ -29,14 +29,14 @@ LISTENING = re.compile(r"OSGym listens on (\S+)")
 
 
 class ServiceFailed(RuntimeError):
-    """The local service did not come up; the message carries the end of its log."""
+    """The local service did not start; the message has the end of its log."""
 
 
 @contextlib.contextmanager
 def local_service(
     image: str = "full", settings: Mapping[str, str | int | float] | None = None, timeout_s: float = 60.0
 ) -> Iterator[tuple[str, int]]:
-    """Runs `osgym host serve` on a free loopback port for the time of the block.
+    """Run `osgym host serve` on a free loopback port for the time of the block.
 
     Yields:
         The service's URL and its process id.
@@ -79,11 +79,11 @@ def _wait_for_url(process: subprocess.Popen[bytes], log: Any, timeout_s: float) 
 
 
 def argument_parser(description: str | None, *, image: str = "", flavor: str = "") -> argparse.ArgumentParser:
-    """Return a parser with what many of them take.
+    """Return a parser with the common options.
 
     Args:
-        image: default of `--image`; without one there is no such option.
-        flavor: the same of `--flavor`, for benchmarks that run the tasks of an image.
+        image: Default of `--image`; without one there is no such option.
+        flavor: Default of `--flavor`, for benchmarks that run the tasks of an image.
     """
     parser = argparse.ArgumentParser(
         description=description, formatter_class=argparse.RawDescriptionHelpFormatter
@@ -100,7 +100,7 @@ def argument_parser(description: str | None, *, image: str = "", flavor: str = "
 
 
 def leak_rows(series: Sequence[Mapping[str, float]], slack: Mapping[str, float]) -> list[dict[str, Any]]:
-    """Compare the last of a series with the first: what is there at the end that was not before."""
+    """Compare the last of a series with the first, and return the growth."""
     before, after = series[0], series[-1]
     return [
         {
@@ -115,13 +115,12 @@ def leak_rows(series: Sequence[Mapping[str, float]], slack: Mapping[str, float])
 
 
 def meminfo_mib() -> dict[str, float]:
-    """Returns `/proc/meminfo` in MiB."""
     rows = (line.split() for line in Path("/proc/meminfo").read_text().splitlines())
     return {row[0].rstrip(":"): int(row[1]) / 1024 for row in rows if len(row) == 3}
 
 
 def machine() -> dict[str, Any]:
-    """Describes what the figures were measured on."""
+    """Describe the machine of the figures."""
     commit = subprocess.run(
         ["git", "-C", str(ROOT), "rev-parse", "--short", "HEAD"], capture_output=True, text=True, check=False
     ).stdout.strip()
@@ -139,7 +138,7 @@ def machine() -> dict[str, Any]:
 
 
 def quantile(values: Sequence[float], q: float) -> float:
-    """Returns the q-quantile (0..1) by linear interpolation; NaN for no values."""
+    """Return the q-quantile (0..1) by linear interpolation; NaN for no values."""
     if not values:
         return float("nan")
     ordered = sorted(values)
@@ -164,7 +163,7 @@ def per_hour(at_s: list[float], values: list[float]) -> tuple[float, float]:
 
 
 def summary(values: Sequence[float]) -> dict[str, float]:
-    """Returns count, mean, median, p95, minimum and maximum."""
+    """Return count, mean, median, p95, minimum and maximum."""
     return {
         "n": len(values),
         "mean": statistics.fmean(values) if values else float("nan"),
@@ -176,7 +175,7 @@ def summary(values: Sequence[float]) -> dict[str, float]:
 
 
 def save(name: str, result: Mapping[str, Any], path: Path | None = None) -> Path:
-    """Writes a result with its raw series as JSON and returns where."""
+    """Write a result with its raw series as JSON, and return its path."""
     target = path or RESULTS / f"{name}.json"
     target.parent.mkdir(parents=True, exist_ok=True)
     run = {"benchmark": name, "argv": [Path(sys.argv[0]).name, *_without_place(sys.argv[1:])]}
@@ -199,7 +198,7 @@ def dumps(value: Any, margin: str = "") -> str:
 
 
 def _without_place(arguments: Sequence[str]) -> list[str]:
-    """A command line without `--out FILE`, and the names of other files: where they were says nothing."""
+    """Return a command line without `--out FILE`, and with file names instead of paths."""
     found = list(arguments)
     if "--out" in found:
         at = found.index("--out")

@@ -1,10 +1,10 @@
-"""Two runs of a benchmark beside each other: is a series different, or is it noise?
+"""Comparison of two runs of a benchmark: series that differ beyond noise.
 
     python -m benchmarks.compare before.json after.json
     python -m benchmarks.compare before.json after.json --series step_ms --json
 
-Every series of numbers that both files have is compared: medians, each with the 95 % interval of a
-bootstrap, their ratio with its interval, and the p-value of the Mann-Whitney test, which asks nothing of the
+Every series of numbers that both files have is compared: medians, each with the 95 % interval of a bootstrap,
+their ratio with its interval, and the p-value of the Mann-Whitney test, which asks nothing of the
 distribution. Since many series are looked at, p is Holm's. A difference is called one only where p is under
 0.01 and the ratio's interval leaves out 1. What one run measured in the morning and another in the evening
 differs by the machine as well: pairs that took turns in one run say more.
@@ -25,11 +25,11 @@ from typing import Any
 import numpy as np
 
 MIN_SAMPLES = 5
-"""Of each side: the smallest with which the test can say anything at 0.01."""
+"""Number of samples on each side: the smallest with which the test can be significant at 0.01."""
 RESAMPLES = 2000
 P = 0.01
 NAMES = ("way", "policy", "name", "app", "flow", "task", "window", "load", "what", "mode", "row")
-"""What names the row of a table; the columns of its rows of one name are one series."""
+"""Columns that name the row of a table; the other columns of its rows of one name are one series."""
 SKIPPED = {"index", "round", "seed", "n", "step", "machine", "options", "settings"}
 Interval = tuple[float, float]
 
@@ -39,8 +39,8 @@ class Compared:
     """One series in both files.
 
     Attributes:
-        ratio: of the medians, second to first; None where the first is 0.
-        p: that both are of one distribution, corrected for all series that were compared.
+        ratio: Ratio of the medians, second to first; None where the first is 0.
+        p: Probability that both have one distribution, corrected for all series that were compared.
     """
 
     series: str
@@ -53,14 +53,13 @@ class Compared:
 
     @property
     def differs(self) -> bool:
-        """Whether noise is no good explanation."""
         if self.p >= P:
             return False
         return self.ratio_interval is None or not self.ratio_interval[0] <= 1 <= self.ratio_interval[1]
 
 
 def series_of(found: Any, path: str = "") -> Iterator[tuple[str, list[float]]]:
-    """All series of numbers in a result: lists of them, and the columns of lists of rows."""
+    """Yield all series of numbers in a result: lists of them, and the columns of lists of rows."""
     if isinstance(found, Mapping):
         for name, value in found.items():
             if name not in SKIPPED:
@@ -98,10 +97,10 @@ def _is_number(value: object) -> bool:
 
 
 def compare(first: Any, second: Any, only: str = "") -> list[Compared]:
-    """Compare what both results have at least five numbers of.
+    """Compare the series of which both results have at least five numbers.
 
     Args:
-        only: a part of the names of the series to look at.
+        only: Part of the names of the series.
     """
     from scipy import stats  # a second, which who wants intervals only need not wait
 
@@ -116,7 +115,7 @@ def compare(first: Any, second: Any, only: str = "") -> list[Compared]:
 
 
 def holm(found: Sequence[float]) -> list[float]:
-    """Correct p-values for how many there are, by Holm's step-down method."""
+    """Correct p-values for their number, by Holm's step-down method."""
     corrected, highest = [1.0] * len(found), 0.0
     for rank, place in enumerate(sorted(range(len(found)), key=found.__getitem__)):
         highest = max(highest, min(1.0, (len(found) - rank) * found[place]))
@@ -142,7 +141,7 @@ def _compared(name: str, a: Any, b: Any, p: float) -> Compared:
 
 
 def median_interval(values: Sequence[float]) -> Interval:
-    """The 95 % interval of a series' median, by a bootstrap with dice that fall the same way each time."""
+    """Return the 95 % interval of a series' median, by a bootstrap with a fixed seed."""
     dice = np.random.default_rng(0)
     series = np.asarray(values, dtype=float)
     return _interval(np.median(dice.choice(series, (RESAMPLES, len(series))), axis=1))
@@ -154,7 +153,7 @@ def _interval(values: Any) -> Interval:
 
 
 def lines(found: Sequence[Compared]) -> Iterator[str]:
-    """The table for people: what differs first."""
+    """Yield the lines of the table, different series first."""
     width = max(len(one.series) for one in found)
     yield f"{'SERIES':{width}}  {'FIRST (95 %)':>28}  {'SECOND (95 %)':>28}  {'RATIO (95 %)':>22}        P"
     for one in sorted(found, key=lambda one: (not one.differs, one.p)):
@@ -170,7 +169,6 @@ def lines(found: Sequence[Compared]) -> Iterator[str]:
 
 
 def main() -> int:
-    """Compare the two files that are named."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )

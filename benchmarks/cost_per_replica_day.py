@@ -1,4 +1,4 @@
-"""From a measured profile and the catalogue to money: USD per replica-day and per thousand trajectories.
+"""Cost of a measured profile by the catalogue: USD per replica-day and per thousand trajectories.
 
     python -m benchmarks.cost_per_replica_day
     python -m benchmarks.cost_per_replica_day --replicas 1024 --profile office.json --runtime qemu
@@ -29,11 +29,11 @@ from osgym_infra.workloads import profile as profiles
 from osgym_infra.workloads.profile import Bound, Parameter, Profile
 
 GOAL_USD = 0.10
-"""The goal: USD per replica-day at 1,024 replicas on at least one spot or dedicated choice."""
+"""Goal: USD per replica-day at 1,024 replicas on at least one spot or dedicated choice."""
 
 
 def plan(options: argparse.Namespace, measured: Profile, catalogue: Catalogue, bound: Bound) -> FleetPlan:
-    """One plan over everything, at one end of the intervals."""
+    """Return a plan over everything, at one end of the intervals."""
     replica = measured.replica(bound)
     if options.think_s is not None:
         replica = replace(replica, think_s=options.think_s)
@@ -50,7 +50,9 @@ def plan(options: argparse.Namespace, measured: Profile, catalogue: Catalogue, b
 
 
 def trajectory_s(options: argparse.Namespace, measured: Profile, bound: Bound) -> float:
-    """Seconds of one replica per trajectory; steps times the cycle where another pace is planned for."""
+    """Return the seconds of one replica per trajectory; steps times the cycle where another pace is
+    planned.
+    """
     if options.think_s is None and Parameter.TRAJECTORY_S in measured.parameters:
         # The longer, the fewer a day.
         return measured.value(Parameter.TRAJECTORY_S, bound)
@@ -61,7 +63,7 @@ def trajectory_s(options: argparse.Namespace, measured: Profile, bound: Bound) -
 def row(
     fleet: MixedFleet, answers: dict[Bound, FleetPlan], options: argparse.Namespace, measured: Profile
 ) -> dict[str, Any]:
-    """A line of the table: the costly figure, its interval, hosts, and what binds on each type."""
+    """Return a row of the table: the costly figure, its interval, hosts, and the bound on each type."""
 
     def same(found: FleetPlan) -> MixedFleet:
         key = (fleet.provider, fleet.region, fleet.market)
@@ -90,7 +92,6 @@ def row(
 
 
 def show(rows: list[dict[str, Any]], references: list[dict[str, Any]], options: argparse.Namespace) -> None:
-    """Prints the table."""
     print(f"{'':34}{'USD per replica-day':^32}{'USD per 1,000 trajectories':^30}")
     columns = f"{'planned':>9}{'mean':>9}{'best':>9}      {'planned':>8}{'mean':>8}{'best':>8}"
     print(f"{'provider, market':34}{columns}  hosts")
@@ -113,7 +114,6 @@ def show(rows: list[dict[str, Any]], references: list[dict[str, Any]], options: 
 
 
 def arguments() -> argparse.Namespace:
-    """The command line."""
     parser = argument_parser(__doc__)
     parser.add_argument("--replicas", type=int, default=1024, help="replicas at the same time (1024)")
     parser.add_argument("--profile", default="", help="a profile (that of the runtime)")
@@ -127,7 +127,6 @@ def arguments() -> argparse.Namespace:
 
 
 def main() -> int:
-    """Plans, prints, saves; 1 when no spot or dedicated choice reaches the goal."""
     options = arguments()
     measured = profiles.chosen(options.profile, options.runtime or LOCAL)
     catalogue, left_out = load(options.catalogue).in_usd({})

@@ -1,4 +1,4 @@
-"""What the dashboard costs a host: its agent's CPU and its clients' steps, with the page closed and open.
+"""Cost of the dashboard for a host: its agent's CPU and its clients' steps, with the page closed and open.
 
     python -m benchmarks.dashboard --replicas 128 --seconds 30 --rounds 3
     python -m benchmarks.dashboard --replicas 128 --open-s 3600      # and then an hour with the page open
@@ -38,7 +38,7 @@ SETTLE_IN_S = 5.0
 EDITOR = "tasks/mousepad/write-note.json"
 SAMPLE_S = 60.0
 WARM_UP_SAMPLES = 5
-"""Left out of slopes: caches fill."""
+"""Number of samples that slopes leave out, since caches fill."""
 MIB = 2**20
 _LONG_TASKS = (
     "window.longest = 0; new PerformanceObserver(l => l.getEntries().forEach(e => {"
@@ -51,8 +51,8 @@ class Round:
     """One round.
 
     Attributes:
-        cpu_percent: Of one core, by the host agent with its fake guests.
-        longest_task_ms: Of the page's main thread, tasks above 50 ms; 0 when there were none.
+        cpu_percent: Percent of one core, used by the host agent with its fake guests.
+        longest_task_ms: Longest task of the page's main thread above 50 ms; 0 when there were none.
     """
 
     open: bool
@@ -69,8 +69,8 @@ class Sample:
     """A minute of an open page.
 
     Attributes:
-        rss_mib: Of the agent with its fake guests.
-        heap_mib: Of the page's scripts, after a collection.
+        rss_mib: Resident memory of the agent with its fake guests.
+        heap_mib: Heap of the page's scripts, after a collection.
     """
 
     at_s: float
@@ -84,7 +84,7 @@ class Sample:
 
 
 Used = Callable[[], tuple[float, float]]
-"""CPU seconds so far and resident MiB of the agent's process."""
+"""Function that returns the agent's CPU seconds so far and its resident MiB."""
 
 
 def _serve(pipe: Connection, folder: str, replicas: int) -> None:
@@ -99,14 +99,13 @@ def _serve(pipe: Connection, folder: str, replicas: int) -> None:
 
 
 class Load:
-    """Steps of all replicas, one a second each: a pointer's move, on real desktops a letter in an editor."""
+    """Steps all replicas, one a second each: a pointer's move, on real desktops a letter in an editor."""
 
     def __init__(self, action: dict[str, Any]) -> None:
         self.step_ms: list[float] = []
         self._action = action
 
     async def play(self, episode: AsyncEpisode, offset_s: float) -> None:
-        """Step until cancelled."""
         await asyncio.sleep(offset_s)
         while True:
             began = time.perf_counter()
@@ -145,7 +144,6 @@ async def _measured(used: Used, load: Load, seconds: float, *, is_open: bool) ->
 
 
 async def _open_long(used: Used, load: Load, seconds: float, url: str) -> list[Sample]:
-    """Keep the page open, and look every minute."""
     found: list[Sample] = []
     with tempfile.TemporaryDirectory() as folder:
         async with browser_page(f"{url}/ui", Path(folder), browser_root()) as page:
@@ -215,7 +213,7 @@ async def _run(used: Used, url: str, options: argparse.Namespace) -> tuple[list[
 
 
 def figures(rounds: list[Round]) -> dict[str, Any]:
-    """Medians of the closed and the open rounds, and what the page adds."""
+    """Return medians of the closed and the open rounds, and the difference."""
     named = {"closed": [r for r in rounds if not r.open], "open": [r for r in rounds if r.open]}
     found: dict[str, Any] = {}
     for name, group in named.items():
@@ -227,7 +225,7 @@ def figures(rounds: list[Round]) -> dict[str, Any]:
 
 
 def long_figures(samples: list[Sample]) -> dict[str, Any]:
-    """What an open page costs for long: medians, the longest task, and what grows by how much an hour."""
+    """Return medians, the longest task and the growth per hour of a page that is open for long."""
     steady = samples[WARM_UP_SAMPLES:]
     at_s = [sample.at_s for sample in steady]
     found: dict[str, Any] = {
@@ -243,7 +241,7 @@ def long_figures(samples: list[Sample]) -> dict[str, Any]:
 
 @contextlib.contextmanager
 def _host(options: argparse.Namespace) -> Iterator[tuple[str, Used]]:
-    """A host agent of its own, with real desktops or synthetic ones; gives its URL, and what it uses."""
+    """Run a host agent, with real desktops or synthetic ones; yield its URL, and a function for its usage."""
     if options.image is not None:
         with local_service(options.image, {"warm": options.replicas}) as (url, pid):
             yield url, partial(_of_process, pid)
@@ -260,7 +258,6 @@ def _host(options: argparse.Namespace) -> Iterator[tuple[str, Used]]:
 
 
 def main() -> None:
-    """The command."""
     parser = argparse.ArgumentParser(
         prog="python -m benchmarks.dashboard",
         description=__doc__,

@@ -1,4 +1,4 @@
-"""OSGym's data server and ours on the same host agent: samples, CPU and memory of the trainer's side.
+"""OSGym's data server and ours on the same host agent: samples, CPU and memory on the trainer's side.
 
     python -m benchmarks.data_server --envs 4 --steps 100     # starts a service of its own (small image)
     python -m benchmarks.data_server --host http://127.0.0.1:20000
@@ -116,7 +116,7 @@ class RequestsEnv:
             self._vm_id = None
 
     def _any_task(self) -> Any:
-        """Any file below the folder: what is no task the server refuses, and the next is tried."""
+        """Return any file below the folder; the server refuses one that is no task, and the next is tried."""
         return (
             random.choice(self._tasks) if self._tasks else json.loads(random.choice(self._files).read_text())
         )
@@ -166,7 +166,7 @@ class Theirs:
             process.start()
 
     def turn(self, say: Callable[[], str]) -> int:
-        """One state: a row of it, and its answer. Gives how many steps it was."""
+        """Return the steps of one turn: one state, as a row, and its answer."""
         worker_id, ret, meta = item = self._returned.get(timeout=300)
         steps = not ret["is_init"]
         if steps:
@@ -200,7 +200,7 @@ class Ours:
         self.replay = self._loader.replay
 
     def turn(self, say: Callable[[], str]) -> int:
-        """One state: a row of it, and its answer."""
+        """Play one state, as a row, and its answer."""
         answer(self._loader, next(self._loader), self._tokenizer, [say()])
         return 1
 
@@ -209,7 +209,7 @@ class Ours:
 
 
 def answer(loader: MultiTurnDataloader, batch: dict[str, Any], tokenizer: Any, said: list[str]) -> None:
-    """Answers the rows of a batch with texts, as a trainer does with tokens."""
+    """Answer the rows of a batch with texts, as a trainer does with tokens."""
     import numpy as np
 
     width = max(len(tokenizer.encode(text)) for text in said)
@@ -230,7 +230,6 @@ def answer(loader: MultiTurnDataloader, batch: dict[str, Any], tokenizer: Any, s
 
 
 def answers(seed: int = 1) -> Iterator[str]:
-    """The same clicks for both."""
     rng = random.Random(seed)
     while True:
         x, y = rng.randrange(50, 950), rng.randrange(100, 950)
@@ -238,7 +237,7 @@ def answers(seed: int = 1) -> Iterator[str]:
 
 
 def run(way: str, url: str, envs: int, steps: int, max_step: int) -> dict[str, Any]:
-    """Plays `steps` steps in all, and measures."""
+    """Play `steps` steps in all, and measure."""
     config = {"server_url": url, "max_step": max_step, "timeout": 120, "tasks": [TASK]}
     made: Theirs | Ours = Theirs(config, envs) if way == "theirs" else Ours(config, envs)
     say = answers()
@@ -271,7 +270,6 @@ def _cpu_s(who: int) -> float:
 
 
 def main(argv: list[str] | None = None) -> int:
-    """Runs both ways one after the other."""
     parser = argument_parser(__doc__, image="small")
     parser.add_argument("--host", help="URL of a host agent; one of its own by default")
     parser.add_argument("--envs", type=int, default=4)

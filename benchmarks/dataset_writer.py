@@ -1,4 +1,4 @@
-"""What recording costs the event loop, and how soon a step is in the folder.
+"""Cost of recording for the event loop, and the delay until a step is in the folder.
 
 Episodes without desktops step at the rate of real ones, their frames as large as real ones; a timer on the
 same loop says how late it is woken up, with and without a DatasetWriter.
@@ -29,7 +29,6 @@ TICK_S = 0.002
 
 
 def shown(seq: int, data: bytes) -> Observation:
-    """A step's answer with this image."""
     meta = Meta(FrameInfo(f"h{seq}", ImageFormat.PNG, *SCREEN, SCREEN), seq)
     answer = StepAnswer(meta, step=seq, actions=({"op": "click", "x": 1, "y": 2},))
     return Observation(answer, data, Timing(*([1.0] * 9)))
@@ -38,7 +37,7 @@ def shown(seq: int, data: bytes) -> Observation:
 async def episode(
     writer: DatasetWriter | None, number: int, frame_bytes: int, step_s: float, end_s: float
 ) -> int:
-    """One after the other until the time is up; how many steps."""
+    """Play one step after the other until the time is up; return their number."""
     count = 0
     while time.monotonic() < end_s:
         task = {"id": f"t{number}"}
@@ -64,7 +63,7 @@ async def episode(
 
 
 async def lateness(end_s: float) -> list[float]:
-    """How late a timer of `TICK_S` was, each time, in ms."""
+    """Return how late a timer of `TICK_S` was, each time, in ms."""
     late = []
     while time.monotonic() < end_s:
         began = time.perf_counter()
@@ -103,7 +102,6 @@ async def arm(writer: DatasetWriter | None, given: argparse.Namespace) -> dict[s
 
 
 def main() -> None:
-    """Both arms, one after the other; the rows are printed, and saved with --out."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )

@@ -1,4 +1,4 @@
-"""How many desktops fit: start replicas until admission refuses, act in every one, show the curve.
+"""Density: start replicas until admission refuses, act in every one, show the memory curve.
 
     python -m benchmarks.density --budget-gib 16 --image full
 
@@ -16,7 +16,7 @@ from osgym_sdk import AsyncClient, AsyncEpisode, NoCapacity, OSGymError
 
 
 async def _step_all(episodes: list[AsyncEpisode], concurrency: int) -> tuple[list[float], int]:
-    """Clicks on the desktop in every episode; returns the latencies in ms and how many failed."""
+    """Click on the desktop in every episode; return the latencies in ms and the number of failures."""
     gate = asyncio.Semaphore(concurrency)
     latencies: list[float] = []
     failed = 0
@@ -81,7 +81,6 @@ async def _measure(url: str, every: int, before_mib: float, wait_s: float) -> di
 
 
 def main() -> None:
-    """Parses the command line and runs."""
     parser = argument_parser(__doc__, image="full")
     parser.add_argument("--budget-gib", type=float, default=16.0, help="memory that replicas may use (16)")
     parser.add_argument("--every", type=int, default=10, help="a point of the curve every N replicas")

@@ -1,4 +1,4 @@
-"""What a replica's link to the host costs: time to make it, memory of the kernel and the agent, steps.
+"""Cost of a replica's link to the host: time to make it, memory of the kernel and the agent, steps.
 
 Replicas with and without one are made in turn, from a small probe image, so that a drift of the machine meets
 both. Steps are those of a golden image's desktops, by one host agent with each policy. Root, nft, and a host
@@ -29,26 +29,26 @@ _KERNEL = ("Slab", "Percpu", "KernelStack", "PageTables")
 
 
 def kernel_kib() -> int:
-    """What the kernel holds for itself, as `/proc/meminfo` says."""
+    """Return the kernel's own memory by `/proc/meminfo`."""
     lines = dict(line.split(":") for line in Path("/proc/meminfo").read_text().splitlines())
     return sum(int(lines[name].split()[0]) for name in _KERNEL if name in lines)
 
 
 def own_kib() -> int:
-    """Resident memory of this process, which is the agent here."""
+    """Return the resident memory of this process, which is the agent here."""
     lines = dict(line.split(":", 1) for line in Path("/proc/self/status").read_text().splitlines())
     return int(lines["VmRSS"].split()[0])
 
 
 async def make(runtime: LocalRuntime, image: ProbeImage, name: str, egress: Egress) -> tuple[Any, float]:
-    """Make a replica; returns it and the milliseconds until `create` was done."""
+    """Make a replica; return it and the milliseconds until `create` was done."""
     began = time.monotonic()
     replica = await runtime.create(ReplicaSpec(name, 1, image, egress=egress))
     return replica, (time.monotonic() - began) * 1000
 
 
 async def cost_of_links(folder: Path, pairs: int, replicas: int) -> dict[str, Any]:
-    """Make and destroy replicas; returns raw series by policy."""
+    """Make and destroy replicas; return raw series by policy."""
     image = build_probe_image(folder / "image", _SESSION, programs=[Path("/bin/sh"), Path("/bin/sleep")])
     links = ReplicaNetwork(f"osgym-bench-{os.getpid()}", needed=Egress.OPEN)
     runtime = LocalRuntime(folder, "bench", links)
@@ -84,7 +84,7 @@ async def cost_of_links(folder: Path, pairs: int, replicas: int) -> dict[str, An
 
 
 def steps(image: str, egress: Egress, count: int) -> list[float]:
-    """Milliseconds of steps that move the mouse, one after the other."""
+    """Return milliseconds of steps that move the mouse, one after the other."""
     series = []
     settings = {"warm": 1, "egress": egress.value}
     with local_service(image, settings) as (url, _), Client(url) as client, client.episode() as episode:
@@ -97,7 +97,6 @@ def steps(image: str, egress: Egress, count: int) -> list[float]:
 
 
 def main() -> None:
-    """Parses the command line and runs."""
     parser = argument_parser(__doc__, image="small")
     parser.add_argument(
         "--pairs", type=int, default=20, help="replicas made one by one, with each policy (20)"

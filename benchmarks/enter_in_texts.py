@@ -1,4 +1,4 @@
-"""Do oracles earn the same when their texts end in a line break, where they pressed Enter after the text?
+"""Rewards of oracles whose texts end in a line break, in place of Enter after the text.
 
     python -m benchmarks.enter_in_texts                    # shipped tasks, and families at three levels
     python -m benchmarks.enter_in_texts --only calc --rounds 5
@@ -37,7 +37,6 @@ class BothWays:
         }
 
     async def act(self, obs: Any, task: dict[str, Any], step: int) -> list[dict[str, Any]]:
-        """Return the next step."""
         return await next_actions(obs, self._ways[task["id"]][task["way"]], step)
 
 
@@ -58,7 +57,6 @@ async def play(url: str, tasks: Sequence[ShippedTask], rounds: int) -> list[dict
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run it."""
     parser = argument_parser(__doc__, image="full")
     parser.add_argument("--only", action="append", default=[], help="only tasks with this in their name")
     parser.add_argument("--rounds", type=int, default=2, help="times that each is played in each way (2)")

@@ -1,12 +1,12 @@
-"""What faults cost a trainer: throughput, lost trajectories and lost groups, over the rate of faults.
+"""Cost of faults for a trainer: throughput, lost trajectories and lost groups, over the rate of faults.
 
     python -m benchmarks.fault_rates --every 0,60,30,15,7.5 --seconds 150 --rounds 2
 
 Each rate is a run of `benchmarks.chaos` with faults of single replicas only: guest agent, X server or the
-whole replica killed or frozen, in an order by the seed; 0 is no fault. Rates take turns. Every trajectory
-has one retry, which is what the SDK does with `retries=1`: one that needed it would have been lost without.
-A group of 8 or 16 rollouts, as GRPO takes them, is lost when one of its members is; its share is counted
-over all runs of so many trajectories that ended one after the other.
+whole replica killed or frozen, in an order by the seed; 0 is no fault. Rates take turns. Every trajectory has
+one retry, which is what the SDK does with `retries=1`: one that needed it would have been lost without. A
+group of 8 or 16 rollouts, as GRPO takes them, is lost when one of its members is; its share is counted over
+all runs of so many trajectories that ended one after the other.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from benchmarks.chaos.run import Outcome, run
 from benchmarks.common import argument_parser, machine, save
 
 KINDS = ("agent_", "display_", "replica_")
-"""Parts of names of `chaos.schedule.Kind`: what hits one replica from outside."""
+"""Parts of names of `chaos.schedule.Kind` that hit one replica from outside."""
 GROUPS = (8, 16)
 
 
@@ -35,7 +35,6 @@ def lost_groups(lost: Sequence[bool], size: int) -> float | None:
 
 
 def row_of(every_s: float, seconds: float, replicas: int, outcome: Outcome) -> dict[str, Any]:
-    """One run as a row."""
     tries = outcome.attempts
     faults = len(outcome.impacts)
     row: dict[str, Any] = {
@@ -55,14 +54,12 @@ def row_of(every_s: float, seconds: float, replicas: int, outcome: Outcome) -> d
 
 
 def one(every_s: float, seed: int, seconds: float, replicas: int) -> dict[str, Any]:
-    """Run one rate once."""
     argv = ["--seconds", f"{seconds}", "--seed", f"{seed}", "--replicas", f"{replicas}"]
     argv += ["--every", f"{every_s or 2 * seconds}", *(part for kind in KINDS for part in ("--only", kind))]
     return row_of(every_s, seconds, replicas, asyncio.run(run(options_of(argv))))
 
 
 def main() -> int:
-    """The command; 1 when a run saw what may not happen."""
     parser = argument_parser(__doc__)
     parser.add_argument("--every", default="0,60,30,15,7.5", help="seconds from fault to fault; 0: none")
     parser.add_argument("--seconds", type=float, default=150, help="of a run (150)")

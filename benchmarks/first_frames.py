@@ -1,4 +1,4 @@
-"""How many episodes of a group begin with the same frame, and what a set-up costs until that frame.
+"""First frames of a group: the number of equal ones, and the cost of a set-up until that frame.
 
     python -m benchmarks.first_frames --rounds 5
 
@@ -25,7 +25,7 @@ from osgym_sdk import Client
 
 GROUP = 8
 LATEST_S = 40
-"""Groups begin before this second of a minute."""
+"""Second of a minute before which groups begin."""
 STEPS = 10
 
 
@@ -59,7 +59,7 @@ def task(setup: str) -> dict[str, Any]:
 
 
 def group(client: Client, setup: str) -> list[dict[str, Any]]:
-    """Begin a group; return how each member's first frame differs from the commonest."""
+    """Begin a group; return the differences of each member's first frame from the most frequent one."""
     while time.localtime().tm_sec >= LATEST_S:
         time.sleep(1)
 
@@ -87,7 +87,6 @@ def group(client: Client, setup: str) -> list[dict[str, Any]]:
 
 
 def measure(image: str, rounds: int) -> list[dict[str, Any]]:
-    """Begin `rounds` groups of each set-up."""
     rows: list[dict[str, Any]] = []
     settings = {"warm": GROUP, "max_replicas": GROUP, "instance": f"first{os.getpid()}"}
     with local_service(image, settings) as (url, _), Client(url) as client:
@@ -98,7 +97,7 @@ def measure(image: str, rounds: int) -> list[dict[str, Any]]:
 
 
 def show(rows: list[dict[str, Any]]) -> None:
-    """Print how many begin alike, and medians."""
+    """Print the numbers of equal beginnings, and medians."""
     for setup in SETUPS:
         mine = [row for row in rows if row["setup"] == setup]
         alike = sum(not row["outside"] and not row["panel"] for row in mine)
@@ -110,7 +109,6 @@ def show(rows: list[dict[str, Any]]) -> None:
 
 
 def main() -> None:
-    """Parse the command line and run."""
     parser = argument_parser(__doc__, image="small")
     parser.add_argument("--rounds", type=int, default=5, help="groups of each set-up (5)")
     args = parser.parse_args()

@@ -147,7 +147,7 @@ esac
 
 
 def bootstrap(work_s: float) -> str:
-    """The stand-in, for hosts that would work for so long."""
+    """Return a stand-in bootstrap for hosts that would work for so long."""
     text = BOOTSTRAP.replace("@PORT@", str(AGENT_PORT)).replace("@ROOT@", str(ROOT))
     text = text.replace("@PYTHON@", sys.executable)
     for name, share in fleet_hosts.WORK.items():

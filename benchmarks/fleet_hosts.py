@@ -99,12 +99,12 @@ case $1 in
 esac
 """
 WORK = {"PACKAGES_S": 0.4, "AGENT_S": 0.3, "IMAGE_S": 0.2, "HEALTH_S": 0.1}
-"""How a host's work is spread over its steps."""
+"""Distribution of a host's work over its steps."""
 LEFT = ("etc/osgym", "opt/osgym", "var/lib/osgym-many", "var/cache/osgym", "usr/local/lib/osgym-bootstrap")
 
 
 def bootstrap(work_s: float) -> str:
-    """A fake bootstrap, for hosts that would work for so long."""
+    """Return a fake bootstrap for hosts that would work for so long."""
     text = BOOTSTRAP
     for name, share in WORK.items():
         text = text.replace(f"@{name}@", f"{share * work_s:g}")
@@ -113,7 +113,7 @@ def bootstrap(work_s: float) -> str:
 
 @dataclass
 class Host:
-    """One of them. `public_key` is as it stands in a configuration."""
+    """One host. `public_key` has the form of a configuration."""
 
     folder: Path
     number: int
@@ -122,39 +122,36 @@ class Host:
 
     @property
     def address(self) -> str:
-        """Of its sshd."""
         return address(self.number)
 
     def inside(self, path: str) -> Path:
-        """A file of its own, seen from here; what it never wrote does not exist."""
+        """Return a file of its own, seen from here; a file that it never wrote does not exist."""
         return self.folder / "upper" / path
 
     def hold(self, stopped: bool) -> None:
-        """Lets its sshd accept connections and say nothing, or takes that back."""
+        """Make its sshd accept connections without an answer, or undo that."""
         os.kill(self._sshd(), signal.SIGSTOP if stopped else signal.SIGCONT)
 
     def breaks(self, step: str, broken: bool) -> None:
-        """Lets a step fail there, or takes that back."""
+        """Make a step fail there, or undo that."""
         path = Path(f"/proc/{self._sshd()}/root/run/broken-{step}")
         path.touch() if broken else path.unlink()
 
     def read(self, path: str) -> str:
-        """A text that it wrote; empty: none."""
+        """Return a text that it wrote; empty for none."""
         found = self.inside(path)
         return found.read_text() if found.exists() else ""
 
     def without_agent(self) -> None:
-        """Its bootstrap shall start none."""
         Path(f"/proc/{self._sshd()}/root/run/without-agent").touch()
 
     def agent_status(self) -> str:
-        """The kernel's account of the agent that its bootstrap started."""
+        """Return the kernel's account of the agent that its bootstrap started."""
         root = Path(f"/proc/{self._sshd()}/root")
         pid = (root / "run/osgym.pid").read_text().strip()
         return (root / "proc" / pid / "status").read_text()
 
     def left(self) -> list[str]:
-        """What is there of ours."""
         return [path for path in LEFT if self.inside(path).is_dir()]
 
     def _sshd(self) -> int:
@@ -162,7 +159,7 @@ class Host:
 
 
 def missing() -> str:
-    """What this machine lacks for them; empty: nothing."""
+    """Return what this machine lacks for them; empty: nothing."""
     if os.geteuid() != 0:
         return "root"
     lacking = [name for name in ("unshare", "sshd", "pivot_root", "pulumi") if shutil.which(name) is None]
@@ -170,12 +167,11 @@ def missing() -> str:
 
 
 def address(number: int) -> str:
-    """The address of a host."""
     return f"127.1.{number // 250}.{number % 250 + 1}"
 
 
 def key_pair() -> tuple[str, str]:
-    """A private key as sshd reads it, and its public line."""
+    """Return a private key as sshd reads it, and its public line."""
     key = ed25519.Ed25519PrivateKey.generate()
     private = key.private_bytes(
         serialization.Encoding.PEM, serialization.PrivateFormat.OpenSSH, serialization.NoEncryption()
@@ -186,7 +182,7 @@ def key_pair() -> tuple[str, str]:
 
 @contextlib.contextmanager
 def hosts(folder: Path, count: int) -> Iterator[tuple[list[Host], Path]]:
-    """So many hosts, and the private key that all of them let in; all gone afterwards."""
+    """Run hosts, and yield them with the private key that all of them accept; all are removed afterwards."""
     subprocess.run(["mount", "-t", "tmpfs", "-o", "size=60%", "tmpfs", str(folder)], check=True)
     made: list[Host] = []
     try:

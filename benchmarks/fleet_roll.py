@@ -36,7 +36,7 @@ from benchmarks.fleet_up import ON, Project, configuration, measured
 from osgym_sdk import AsyncClient, AsyncEpisode, EpisodeLost, NoCapacity, OSGymError
 
 STEPS = (5, 40)
-"""Of an episode, by chance."""
+"""Range of an episode's random number of steps."""
 THINK_S = 0.5
 WAIT_S = 300.0
 END_S = 120.0
@@ -48,7 +48,7 @@ class Load:
     """Episodes that run all the time, in a thread of its own, for the time of the block.
 
     Attributes:
-        series: once a second: episodes that run, that were completed so far, that saw a notice so far.
+        series: Numbers once a second: running episodes, completed ones, those that saw a notice.
     """
 
     fleet_file: Path
@@ -76,7 +76,6 @@ class Load:
         self._thread.join(WAIT_S + END_S)
 
     def counts(self) -> dict[str, Any]:
-        """What was counted so far."""
         return {
             "completed": self.completed, "noticed": self.noticed, "refused": self.refused,
             "steps": self.steps,
@@ -150,7 +149,6 @@ class Roll:
             host.without_agent()
 
     def new_image(self) -> None:
-        """Others than before, image and agent."""
         for name in ("agent", "image"):
             (self.folder / f"{name}.tar").unlink()
         fresh = configuration(self.folder, self.made, self.folder / "login", self.options.upload_mib)
@@ -159,12 +157,11 @@ class Roll:
         self.project.configure(self.given)
 
     def set(self, **values: object) -> None:
-        """Changes keys of the configuration."""
         self.given |= values
         self.project.configure(self.given)
 
     def up(self, name: str, load: Load | None = None) -> dict[str, Any]:
-        """One `pulumi up`, with what the load met meanwhile, and how long hosts were away."""
+        """Run one `pulumi up`; return the load's events meanwhile, and how long hosts were away."""
         before = load.counts() if load is not None else {}
         failures = len(load.failures) if load is not None else 0
         if load is not None:
@@ -186,7 +183,7 @@ class Roll:
         return result
 
     def fleet_file(self) -> Path:
-        """fleet.json of the hosts that have an agent, and the token beside it."""
+        """Return fleet.json of the hosts that have an agent, and the token beside it."""
         state = json.loads(self.project.run("stack", "export", "--show-secrets").stdout)
         secret = next(r for r in state["deployment"]["resources"] if "FleetSecrets" in r["type"])["outputs"]
         token = secret["token"]
@@ -210,7 +207,7 @@ class Roll:
         return self.folder / "fleet.json"
 
     def digests(self) -> dict[str, int]:
-        """The images that the agents serve, by how many do."""
+        """Return the images that the agents serve, with the number of agents of each."""
 
         async def ask() -> dict[str, Any]:
             async with AsyncClient.from_fleet(self.folder / "fleet.json") as client:
@@ -221,7 +218,6 @@ class Roll:
         return dict(collections.Counter(found))
 
     def rss_mib(self) -> list[float]:
-        """Memory of each agent's process."""
         found = []
         for host in self.with_agent:
             if match := re.search(r"^VmRSS:\s+(\d+)", host.agent_status(), re.MULTILINE):
@@ -230,7 +226,7 @@ class Roll:
 
 
 def away_s(host: Host, since: float) -> list[float]:
-    """How long its agent was away, each time since then: from its end to a ready desktop."""
+    """Return how long its agent was away, each time since then: from its end to a ready desktop."""
     stopped, serves = (
         [float(line) for line in host.read(f"opt/osgym/.{name}").split()] for name in ("stopped", "serves")
     )
@@ -242,7 +238,6 @@ def away_s(host: Host, since: float) -> list[float]:
 
 
 def life(folder: Path, made: list[Host], login: Path, options: argparse.Namespace) -> dict[str, Any]:
-    """All runs, one after the other."""
     roll = Roll(folder, made, login, options)
     runs = [roll.up("up")]
     fleet_file = roll.fleet_file()
@@ -270,7 +265,6 @@ def life(folder: Path, made: list[Host], login: Path, options: argparse.Namespac
 
 
 def main() -> int:
-    """Returns the exit code."""
     parser = argument_parser(__doc__)
     parser.add_argument("--hosts", type=int, default=200)
     parser.add_argument(

@@ -36,13 +36,13 @@ READS = 0.75
 
 @dataclass(frozen=True, slots=True)
 class Shape:
-    """What is simulated. Times are seconds, CPU is core-seconds.
+    """Shape of a simulated fleet. Times are seconds, CPU is core-seconds.
 
     Attributes:
-        cores: of each host; with `clients_on_hosts` those that all agents and clients share.
-        waits_s: what steps wait for besides CPU, drawn from these.
-        speed: of a core, where others take a part of it.
-        killed_at_s: one host ends then; None: none.
+        cores: Number of cores of each host; with `clients_on_hosts` all agents and clients share them.
+        waits_s: Waits of steps besides CPU, from which the simulation draws.
+        speed: Speed of a core, where others take a part of it.
+        killed_at_s: Time at which one host ends; None: none.
     """
 
     replicas: int
@@ -62,11 +62,11 @@ class Shape:
 
 @dataclass(slots=True)
 class Outcome:
-    """What came of it.
+    """Results of a simulation.
 
     Attributes:
-        added_ms: of each step, what it took beyond its own wait and CPU: queues.
-        ends_s: when each step ended.
+        added_ms: Time of each step beyond its own wait and CPU: queues.
+        ends_s: End of each step.
     """
 
     steps: int = 0
@@ -90,7 +90,6 @@ class Fleet:
         self._dead: set[int] = set()
 
     def run(self) -> Outcome:
-        """Simulate all of it."""
         for number in range(self.shape.replicas):
             self._env.process(self._replica(number))
         if self.shape.killed_at_s is not None:
@@ -123,7 +122,7 @@ class Fleet:
                 yield env.timeout(dice.expovariate(1 / shape.think_s))
 
     def _client(self, client: simpy.Resource, host: int, cpu_s: float) -> Generator[simpy.Event, Any, None]:
-        """The client's one thread, and where it shares the machine a core of it."""
+        """Use the client's one thread, and where it shares the machine a core of it."""
         with client.request() as turn:
             yield turn
             if self.shape.clients_on_hosts:
@@ -143,7 +142,7 @@ class Fleet:
 
 
 def as_measured(row: dict[str, Any], seconds: float) -> Shape:
-    """The model of one row of `client_scale`: everything on what others left of two cores."""
+    """Return the model of one row of `client_scale`: everything on what others left of two cores."""
     return Shape(
         replicas=1024,
         hosts=8,
@@ -160,7 +159,7 @@ def as_measured(row: dict[str, Any], seconds: float) -> Shape:
 
 
 def checked(seconds: float, clients: Sequence[str] = ("bare", "osgym_sdk")) -> list[dict[str, Any]]:
-    """Each measured row of throughput of these clients beside what the model says of it."""
+    """Return each measured row of throughput of these clients beside the model's."""
     rows = [row for row in _kept("client_scale")["throughput"]["rows"] if row["client"] in clients]
     found = []
     for row in rows:
@@ -185,7 +184,7 @@ def _kept(name: str) -> Any:
 
 
 def fleet_of(replicas: int, clients: int, options: argparse.Namespace) -> Shape:
-    """Real desktops on the hosts of the cheapest plan, with measured costs."""
+    """Return real desktops on the hosts of the cheapest plan, with measured costs."""
     told = _kept("cost_per_replica_day")["parameters"]
     samples = [s for s in _kept("step_path")["samples"] if s["way"] == "exact"]
     sdk = [r for r in _kept("client_scale")["throughput"]["rows"] if r["client"] == "osgym_sdk"]
@@ -207,7 +206,6 @@ def fleet_of(replicas: int, clients: int, options: argparse.Namespace) -> Shape:
 
 
 def fleet_row(shape: Shape) -> dict[str, Any]:
-    """Simulate a fleet; its figures."""
     began = time.monotonic()
     outcome = Fleet(shape).run()
     assert shape.killed_at_s is not None
@@ -242,7 +240,6 @@ def _line(row: dict[str, Any]) -> str:
 
 
 def main() -> None:
-    """Check, simulate, print, save."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )

@@ -38,7 +38,7 @@ EVERY_S = 0.5
 RUN_S = 3600
 STACK = "many"
 NO_SERVER, SILENT, OTHER_KEY, NO_ROOM = 3, 1, 2, 2
-"""How many hosts cannot work at first, by the reason."""
+"""Numbers of hosts that cannot work at first, by the reason."""
 PROVIDER = """import sys
 from pathlib import Path
 from osgym_infra.hosts import server
@@ -46,15 +46,15 @@ from osgym_infra.hosts import server
 server.bootstrap_files = lambda: {{"bootstrap.sh": Path({path!r}).read_bytes(), "fetch.py": b""}}
 server.main(sys.argv[1:])
 """
-"""The real provider, with a fake bootstrap."""
+"""Real provider with a fake bootstrap."""
 SAID = re.compile(r"(error: |\* )host root@")
-"""How the engine's report says what went wrong on a host: not there, or half configured."""
+"""Pattern of the engine's report about a failed host: missing, or half configured."""
 ON = "--continue-on-error"
 
 
 @dataclass
 class Sampler:
-    """Notes what runs, in a thread of its own, for the time of the block."""
+    """Samples running processes in a thread of its own, for the time of the block."""
 
     provider: Path
     samples: list[dict[str, float]] = field(default_factory=list)
@@ -71,7 +71,6 @@ class Sampler:
         self._thread.join()
 
     def peak(self, name: str) -> float:
-        """The largest value of a series."""
         return max((sample[name] for sample in self.samples), default=0.0)
 
     def _run(self) -> None:
@@ -83,7 +82,7 @@ class Sampler:
 
 
 def provider_pid(folder: Path) -> int | None:
-    """The provider's process: the engine starts Python with its folder."""
+    """Return the provider's process; the engine starts Python with its folder."""
     for entry in Path("/proc").glob("[0-9]*"):
         try:
             words = (entry / "cmdline").read_bytes().split(b"\0")
@@ -95,7 +94,7 @@ def provider_pid(folder: Path) -> int | None:
 
 
 def connected() -> int:
-    """Addresses of hosts to which a connection is open."""
+    """Return the number of hosts to which a connection is open."""
     found = set()
     for line in Path("/proc/net/tcp").read_text().splitlines()[1:]:
         remote, state = line.split()[2:4]
@@ -106,7 +105,7 @@ def connected() -> int:
 
 
 def used(pid: int) -> dict[str, float]:
-    """Threads, memory and CPU time of a process; zeros when it is gone."""
+    """Return threads, memory and CPU time of a process; zeros when it is gone."""
     try:
         status = Path(f"/proc/{pid}/status").read_text()
         times = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
@@ -140,13 +139,12 @@ class Project:
         self.run("stack", "init", STACK)
 
     def configure(self, values: Mapping[str, object]) -> None:
-        """Replaces the configuration, but for what the CLI keeps there."""
+        """Replace the configuration, but for what the CLI keeps there."""
         path = self.folder / f"Pulumi.{STACK}.yaml"
         kept = yaml.safe_load(path.read_text()) if path.exists() else {}
         path.write_text(yaml.safe_dump({**kept, "config": {f"osgym:{k}": v for k, v in values.items()}}))
 
     def run(self, *arguments: str) -> subprocess.CompletedProcess[str]:
-        """One command of the CLI."""
         chosen = [] if arguments[:2] == ("stack", "init") else ["--stack", STACK]
         environment = {
             **os.environ,
@@ -164,7 +162,7 @@ class Project:
         )  # fmt: skip
 
     def states(self) -> dict[str, int]:
-        """Hosts in the state, by what they are."""
+        """Return the numbers of hosts by their state."""
         found = {"serving": 0, "half configured": 0, "other": 0}
         for one in json.loads(self.run("stack", "export").stdout)["deployment"].get("resources") or []:
             if one["type"] == "osgym:index:SshHost":
@@ -174,7 +172,7 @@ class Project:
 
 
 def measured(project: Project, name: str, *arguments: str) -> dict[str, Any]:
-    """One run of the engine, with what was noted meanwhile."""
+    """Run the engine once, with samples meanwhile."""
     with Sampler(project.provider) as noted:
         began = time.monotonic()
         done = project.run(*arguments, "--yes", "--suppress-progress", "--skip-preview", "-p", "256")
@@ -200,7 +198,7 @@ def measured(project: Project, name: str, *arguments: str) -> dict[str, Any]:
 
 
 def configuration(folder: Path, made: list[Host], login: Path, upload_mib: float) -> dict[str, Any]:
-    """A fleet of all hosts that exist, and of some that do not."""
+    """Return a fleet of all hosts that exist, and of some that do not."""
     archives = {"agent": folder / "agent.tar", "image": folder / "image.tar"}
     for name, share in (("agent", 0.2), ("image", 0.8)):
         if not archives[name].exists():
@@ -218,12 +216,11 @@ def configuration(folder: Path, made: list[Host], login: Path, upload_mib: float
 
 
 def reached(number: int, login: Path) -> dict[str, Any]:
-    """A host as it stands in a configuration."""
+    """Return a host as it stands in a configuration."""
     return {"address": fleet_hosts.address(number), "port": PORT, "ssh_key": str(login)}
 
 
 def life(folder: Path, made: list[Host], login: Path, options: argparse.Namespace) -> list[dict[str, Any]]:
-    """All runs, one after the other."""
     project = Project(folder / "project", options.work_s)
     right = configuration(folder, made, login, options.upload_mib)
     silent = made[:SILENT]
@@ -257,7 +254,6 @@ def life(folder: Path, made: list[Host], login: Path, options: argparse.Namespac
 
 
 def main() -> int:
-    """Returns the exit code."""
     parser = argument_parser(__doc__)
     parser.add_argument("--hosts", type=int, default=200)
     parser.add_argument("--work-s", type=float, default=30.0, help="How long a host would work by itself.")

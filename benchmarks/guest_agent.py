@@ -1,4 +1,4 @@
-"""What the guest agent costs: start, memory, idle CPU, and each part of a step on a busy screen.
+"""Cost of the guest agent: start, memory, idle CPU, and each part of a step on a busy screen.
 
 Runs the agent on a bare Xvfb of 1920x1080 with a window manager and terminals full of coloured text. Needs
 the Debian packages xvfb openbox xterm x11-utils. Prints a table; --out writes the raw series as JSON.
@@ -50,7 +50,6 @@ class Agent:
         self.seq = 0
 
     def call(self, method: str, path: str, body: Any = None) -> bytes:
-        """Body of a successful answer."""
         self._connection.request(method, path, b"" if body is None else json.dumps(body))
         answer = self._connection.getresponse()
         data = answer.read()
@@ -59,7 +58,7 @@ class Agent:
         return data
 
     def step(self, *actions: dict[str, Any], **options: Any) -> dict[str, Any]:
-        """The next step's meta with `rtt_ms` and `bytes`."""
+        """Return the next step's meta with `rtt_ms` and `bytes`."""
         self.seq += 1
         began = time.perf_counter()
         data = self.call("POST", "/v1/step", {"seq": self.seq, "actions": list(actions), **options})
@@ -68,19 +67,18 @@ class Agent:
         return {**record.meta, "rtt_ms": rtt_ms, "bytes": len(record.blob)}
 
     def close(self) -> None:
-        """End it."""
         self._connection.close()
         self.process.terminate()
         self.process.wait(10)
 
 
 def cpu_s(pid: int) -> float:
-    """CPU seconds of a process so far, in clock resolution."""
+    """Return the CPU seconds of a process so far, in clock resolution."""
     return time.clock_gettime((~pid << 3) | 2)
 
 
 def memory(pid: int) -> dict[str, float]:
-    """PSS in MiB: all of it, and without the frame buffers (the X server's file and our copy)."""
+    """Return PSS in MiB: all of it, and without the frame buffers (the X server's file and our copy)."""
     total = buffers = 0
     size, name = 0, ""
     for line in Path(f"/proc/{pid}/smaps").read_text().splitlines():
@@ -97,7 +95,7 @@ def memory(pid: int) -> dict[str, float]:
 
 @contextlib.contextmanager
 def desktop(home: Path) -> Iterator[dict[str, str]]:
-    """Xvfb, openbox and four terminals full of text; yields the environment for clients."""
+    """Run Xvfb, openbox and four terminals full of text; yield the environment for clients."""
     children: list[subprocess.Popen[bytes]] = []
     quiet: dict[str, Any] = dict.fromkeys(("stdin", "stdout", "stderr"), subprocess.DEVNULL)
     try:
@@ -129,7 +127,6 @@ def desktop(home: Path) -> Iterator[dict[str, str]]:
 
 
 def root_property(env: dict[str, str], name: str) -> str:
-    """A root window property as text."""
     argv = ["xprop", "-root", name]
     return subprocess.run(argv, env=env, capture_output=True, text=True, check=False).stdout
 
@@ -146,7 +143,7 @@ def wait_until(condition: Callable[[], bool], timeout_s: float = 20.0) -> None:
 def measure_starts(
     home: Path, listener: socket.socket, env: dict[str, str], count: int
 ) -> dict[str, list[float]]:
-    """From the start of the process to the first answer, and to a ready desktop."""
+    """Return times from the start of the process to the first answer, and to a ready desktop."""
     serving, ready = [], []
     for _ in range(count):
         agent = Agent(home, listener, env)
@@ -160,7 +157,7 @@ def measure_starts(
 
 
 def measure_steps(agent: Agent, count: int) -> dict[str, list[dict[str, float]]]:
-    """Steps of several kinds; `cost_ms` is all that is not waiting for the screen."""
+    """Measure steps of several kinds; `cost_ms` is all that is not waiting for the screen."""
     kinds: dict[str, Callable[[int], list[dict[str, Any]]]] = {
         "nothing": lambda i: [{"op": "screenshot"}],
         "move": lambda i: [{"op": "move", "x": 100 + 37 * i % 1700, "y": 100 + 91 * i % 900}],
@@ -191,7 +188,7 @@ def measure_steps(agent: Agent, count: int) -> dict[str, list[dict[str, float]]]
 
 
 def measure_full_frames(env: dict[str, str], count: int) -> list[dict[str, float]]:
-    """Capture and encode of a frame of which every part is new (a fresh connection knows nothing)."""
+    """Measure capture and encode of a frame of which every part is new (a fresh connection knows nothing)."""
     code = (
         "import json,sys,time\nfrom osgym_guest._native import Display\n"
         f"d=Display(None,{env['OSGYM_FBDIR']!r})\nt=[time.perf_counter()]\n"
@@ -205,7 +202,6 @@ def measure_full_frames(env: dict[str, str], count: int) -> list[dict[str, float
 
 
 def main() -> None:
-    """Measure and print."""
     parser = argument_parser(__doc__)
     parser.add_argument("--count", type=int, default=40, help="steps of each kind")
     parser.add_argument("--starts", type=int, default=10)
@@ -234,8 +230,6 @@ def main() -> None:
 
 
 def report(result: dict[str, Any]) -> None:
-    """Medians on the terminal."""
-
     def median(rows: list[dict[str, float]], key: str) -> float:
         return statistics.median(row[key] for row in rows)
 

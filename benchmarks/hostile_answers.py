@@ -32,8 +32,6 @@ JSON = "application/json"
 
 
 def png(width: int, height: int) -> bytes:
-    """A black picture."""
-
     def chunk(kind: bytes, data: bytes) -> bytes:
         return struct.pack(">I", len(data)) + kind + data + struct.pack(">I", zlib.crc32(kind + data))
 
@@ -55,7 +53,7 @@ HEALTH = {
 
 
 def meta(seq: int, **other: Any) -> dict[str, Any]:
-    """What a step answers besides its image."""
+    """Return a step's answer without its image."""
     frame = {
         "hash": "aa",
         "format": "png",
@@ -79,19 +77,17 @@ def meta(seq: int, **other: Any) -> dict[str, Any]:
 
 
 def record(text: bytes | dict[str, Any], blob: bytes = GOOD) -> bytes:
-    """A record of raw meta."""
     raw = text if isinstance(text, bytes) else json.dumps(text).encode()
     return struct.pack(">II", len(raw), len(blob)) + raw + blob
 
 
 def http(body: bytes, kind: str = RECORDS, status: str = "200 OK") -> bytes:
-    """An answer with a length."""
     head = f"HTTP/1.1 {status}\r\nContent-Type: {kind}\r\nContent-Length: {len(body)}\r\n\r\n"
     return head.encode() + body
 
 
 def with_field(seq: int, value: bytes) -> bytes:
-    """A meta with one more field, of raw JSON."""
+    """Return a meta with one more field, of raw JSON."""
     return json.dumps(meta(seq)).encode()[:-1] + b',"more":' + value + b"}"
 
 
@@ -100,7 +96,7 @@ CLOSED = b"HTTP/1.1 200 OK\r\nConnection: close\r\n\r\n"
 
 
 def repeated(head: bytes, piece: bytes, most: int = MOST_BYTES) -> Iterator[bytes]:
-    """A head, and pieces up to the bound."""
+    """Yield a head, and pieces up to the bound."""
     yield head
     block = piece * max(1, 65536 // len(piece))
     for _ in range(most // len(block)):
@@ -108,14 +104,13 @@ def repeated(head: bytes, piece: bytes, most: int = MOST_BYTES) -> Iterator[byte
 
 
 def slowly(data: bytes) -> Iterator[bytes]:
-    """A byte a second."""
     for byte in data[:600]:
         yield bytes([byte])
         time.sleep(1)
 
 
 def output(raw: bytes) -> bytes:
-    """A command's result with raw JSON in place of its output."""
+    """Return a command's result with raw JSON in place of its output."""
     return http(b'{"error":"","returncode":0,"output":' + raw + b"}", JSON)
 
 
@@ -185,7 +180,6 @@ def _read(connection: socket.socket, buffer: bytes) -> tuple[str, bytes, bytes] 
 
 
 def answer(path: str, body: bytes, shape: str) -> Iterable[bytes]:
-    """The parts of an answer."""
     if path in ("/v1/health", "/v1/ready"):
         return [http(json.dumps(HEALTH).encode(), JSON)]
     if path in ("/v1/step", "/v1/observe", "/v1/final"):
@@ -232,7 +226,7 @@ def _process_with(part: str) -> int:
 
 
 def take_over() -> int:
-    """Take the listening socket of the guest agent and end it; whoever would start it anew is stopped."""
+    """Take the listening socket of the guest agent and end it; a parent that would restart it is stopped."""
     # Not osgym-session, which has the script among its arguments too.
     session, agent = _process_with("dash\0/usr/lib/osgym/desktop"), _process_with("osgym_guest.pyc")
     libc = ctypes.CDLL(None, use_errno=True)
@@ -246,7 +240,6 @@ def take_over() -> int:
 
 
 def main() -> None:
-    """Serve a socket; the shape is read anew for each answer."""
     shape_file = sys.argv[1]
     descriptor = take_over() if sys.argv[2] == "take-over" else int(sys.argv[2])
 

@@ -1,4 +1,4 @@
-"""What a hostile guest does to a neighbour: its steps under each shape of answers, against quiet ones.
+"""Harm of a hostile guest to a neighbour: its steps under each shape of answers, against quiet ones.
 
     python -m benchmarks.hostile_guest                     # all shapes, two rounds
     python -m benchmarks.hostile_guest --only chunks --rounds 1
@@ -47,7 +47,7 @@ TAKE_OVER_S = 10.0
 
 @dataclass(slots=True)
 class Attack:
-    """One shape in one round: what became of the attacker, and the neighbour's series in milliseconds."""
+    """One shape in one round: the end of the attacker, and the neighbour's series in milliseconds."""
 
     shape: str
     round: int
@@ -61,7 +61,6 @@ class Attack:
 
 
 def resident_mib(pid: int) -> float:
-    """Memory of a process."""
     pages = int(Path(f"/proc/{pid}/statm").read_text().split()[1])
     return pages * os.sysconf("SC_PAGE_SIZE") / (1 << 20)
 
@@ -88,7 +87,7 @@ async def take_over(sock: Path, source: bytes, shape: str) -> None:
 
 
 def _call(url: str, method: str, path: str, body: Any = None, timeout_s: float = 60.0) -> tuple[int, bytes]:
-    """One request; of a large answer the beginning is returned, the rest read and dropped."""
+    """Send one request; return the beginning of a large answer, and drop the rest."""
     address = urlsplit(url)
     assert address.hostname is not None
     connection = http.client.HTTPConnection(address.hostname, address.port, timeout=timeout_s)
@@ -117,7 +116,7 @@ def _steps(episode: Episode, seconds: float) -> list[float]:
 
 @contextlib.contextmanager
 def _episode(url: str) -> Iterator[dict[str, Any]]:
-    """An episode past the SDK: what its create was answered with."""
+    """Create an episode past the SDK; yield the answer."""
     with httpx.Client(base_url=url, timeout=60) as client:
         body = {"request_id": uuid.uuid4().hex, "wait_s": 60, "lease_ttl_s": 120}
         made = decode_record(client.post("/v1/episodes", json=body).raise_for_status().content).meta
@@ -128,7 +127,6 @@ def _episode(url: str) -> Iterator[dict[str, Any]]:
 
 
 def attack(url: str, pid: int, sockets: Path, neighbour: Episode, shape: str, number: int) -> Attack:
-    """Run one attack beside a neighbour."""
     done = Attack(shape, number)
     with _episode(url) as victim:
         asyncio.run(take_over(sockets / victim["replica_id"] / "agent.sock", SOURCE, shape))
@@ -203,7 +201,6 @@ def _row(shape: str, attacks: Sequence[Attack]) -> str:
 
 
 def main() -> int:
-    """Run from the command line."""
     parser = argument_parser(__doc__, image="small")
     parser.add_argument("--rounds", type=int, default=2)
     parser.add_argument("--only", action="append", default=[], help="only shapes with this in their name")

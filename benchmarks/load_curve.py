@@ -1,4 +1,4 @@
-"""What replicas cost while they work: CPU per step and while idle, memory, latency, at several counts.
+"""Cost of replicas at work: CPU per step and while idle, memory, latency, at several counts.
 
     python -m benchmarks.load_curve --flavor full --replicas 1,2,4,8 --think-s 2 --seconds 45
     python -m benchmarks.load_curve --set runtime=qemu --out /tmp/load_curve_qemu.json
@@ -42,7 +42,7 @@ ZYGOTE = b"osgym_host.runtimes.local.zygote"
 
 @dataclass(frozen=True, slots=True)
 class Process:
-    """A row of /proc. `spent`: its own CPU time, `reaped`: that of children it waited for, in s."""
+    """A row of /proc. `spent` is its own CPU time, `reaped` that of its reaped children, in s."""
 
     parent: int
     started: int
@@ -51,7 +51,6 @@ class Process:
 
 
 def processes(root: int) -> dict[int, Process]:
-    """A process and everything below it."""
     found: dict[int, Process] = {}
     children: dict[int, list[int]] = defaultdict(list)
     for entry in Path("/proc").iterdir():
@@ -71,7 +70,7 @@ def processes(root: int) -> dict[int, Process]:
 
 
 def zygotes(pids: Iterable[int]) -> set[str]:
-    """PID namespaces of the processes that start replicas, which may have one of their own."""
+    """Return PID namespaces of the processes that start replicas, which may have one of their own."""
     found = set()
     for pid in pids:
         with contextlib.suppress(OSError):
@@ -81,7 +80,9 @@ def zygotes(pids: Iterable[int]) -> set[str]:
 
 
 def of_replica(pid: int, outside: Collection[str]) -> bool:
-    """Whether a process belongs to a replica: its PID namespace is none of those outside, or it is QEMU."""
+    """Return whether a process belongs to a replica: its PID namespace is none of those outside, or it is
+    QEMU.
+    """
     try:
         if os.readlink(f"/proc/{pid}/ns/pid") not in outside:
             return True
@@ -106,7 +107,7 @@ class Accounts:
         self.replicas: list[int] = []
 
     def look(self) -> float:
-        """Takes stock; returns all CPU time so far, in seconds."""
+        """Update the accounts; return all CPU time so far, in seconds."""
         rows = processes(self._root)
         self._outside |= zygotes(pid for pid, row in rows.items() if row.parent == self._root)
         inside = {pid for pid in rows if of_replica(pid, self._outside)}
@@ -140,13 +141,13 @@ class Window:
         self._cpu, self._began = self._accounts.look(), time.monotonic()
 
     def sample(self) -> None:
-        """Takes the memory as it is now."""
+        """Record the memory now."""
         self._accounts.look()
         self._pss.append(pss_mib(self._accounts.replicas))
         self._host.append(meminfo_mib()["MemAvailable"])
 
     async def watch(self, seconds: float, memory: bool) -> None:
-        """Keeps the books for a while, and looks at the memory now and then."""
+        """Update the accounts for a while, and sample the memory."""
         end, next_sample = time.monotonic() + seconds, time.monotonic() + SAMPLE_S
         while (now := time.monotonic()) < end:
             await asyncio.sleep(LOOK_S)
@@ -156,7 +157,6 @@ class Window:
                 next_sample = now + SAMPLE_S
 
     def row(self, replicas: int, kind: str) -> dict[str, Any]:
-        """What was used since the beginning."""
         row: dict[str, Any] = {
             "replicas": replicas,
             "window": kind,
@@ -171,24 +171,23 @@ class Window:
 
 
 class Policy(OraclePolicy):
-    """The oracle, which also notes how large the frames were that it was given."""
+    """Oracle that also records the sizes of its frames."""
 
     frame_bytes: list[int]
 
     async def act(self, obs: Any, task: dict[str, Any], step: int) -> list[dict[str, Any]]:
-        """The oracle's next step."""
         self.frame_bytes.append(len(obs.data or b""))
         return await super().act(obs, task, step)
 
 
 def overlays_mib(url: str) -> list[float]:
-    """What each replica has written to disk so far."""
+    """Return what each replica has written to disk so far."""
     rows = httpx.get(f"{url}/v1/replicas", timeout=30).raise_for_status().json()
     return [row["overlay_mib"] for row in rows if row["overlay_mib"] is not None]
 
 
 async def idle(client: AsyncClient, pid: int, replicas: int, options: argparse.Namespace) -> dict[str, Any]:
-    """All replicas have a task set up, and nobody acts."""
+    """Measure replicas that have a task set up, and nobody acts."""
     tasks = list(itertools.islice(rounds(choose(options.flavor, tuple(options.only))), replicas))
     episodes: list[AsyncEpisode] = [client.episode(task, wait_s=180) for task in tasks]
     before = options.before_mib
@@ -203,7 +202,7 @@ async def idle(client: AsyncClient, pid: int, replicas: int, options: argparse.N
 
 
 async def resets(client: AsyncClient, pid: int, replicas: int, options: argparse.Namespace) -> dict[str, Any]:
-    """Episodes that take no step: what a fresh replica, a task's set-up and its scoring cost."""
+    """Measure episodes without a step: a fresh replica, a task's set-up and its scoring."""
     began = time.monotonic()
     tasks = itertools.takewhile(
         lambda _: time.monotonic() - began < options.reset_s,
@@ -235,7 +234,7 @@ async def resets(client: AsyncClient, pid: int, replicas: int, options: argparse
 async def busy(
     client: AsyncClient, url: str, pid: int, replicas: int, options: argparse.Namespace
 ) -> dict[str, Any]:
-    """Tasks are solved one after the other in every replica."""
+    """Measure tasks that are solved one after the other in every replica."""
     library = choose(options.flavor, tuple(options.only))
     policy = Policy(library, options.think_s)
     policy.frame_bytes = []
@@ -278,7 +277,7 @@ async def busy(
 
 
 async def measure(url: str, pid: int, replicas: int, options: argparse.Namespace) -> list[dict[str, Any]]:
-    """The windows of one count, and how much the replicas had written."""
+    """Return the windows of one count, and how much the replicas had written."""
     rows = []
     async with AsyncClient(url) as client:
         if "idle" in options.windows:
@@ -303,7 +302,6 @@ async def measure(url: str, pid: int, replicas: int, options: argparse.Namespace
 
 
 def arguments() -> argparse.Namespace:
-    """The command line."""
     parser = argument_parser(__doc__, flavor="full")
     parser.add_argument("--replicas", default="1,2,4,8", help="counts, separated by commas (1,2,4,8)")
     parser.add_argument("--think-s", type=float, default=2.0, help="the policy's time before a step (2)")
@@ -321,7 +319,6 @@ def arguments() -> argparse.Namespace:
 
 
 def main() -> int:
-    """Runs the benchmark; 1 when a trajectory failed."""
     options = arguments()
     counts = [int(part) for part in options.replicas.split(",")]
     extra = dict(item.split("=", 1) for item in options.set)

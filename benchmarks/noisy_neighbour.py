@@ -1,8 +1,8 @@
-"""What a replica that uses up the machine does to a neighbour: its steps beside each load and without.
+"""Harm of a replica that uses up the machine to a neighbour: its steps beside each load and without.
 
     python -m benchmarks.noisy_neighbour                       # every load, three rounds
     python -m benchmarks.noisy_neighbour --set replica_cpus=1  # with a cap on each replica's CPU time
-    python -m benchmarks.noisy_neighbour --set replica_cpu_burst_s=0  # all weigh the same for ever
+    python -m benchmarks.noisy_neighbour --set replica_cpu_burst_s=0  # without CPU weighting
     python -m benchmarks.noisy_neighbour --only forks --rounds 5
 
 In each round and for each load an episode of its own runs it from inside, as root there, while another
@@ -40,7 +40,7 @@ LOADS: Mapping[str, str] = {
     "files written": "cd /tmp; while :; do head -c 100M /dev/zero > noise; sync noise; rm noise; done",
     "signals": "trap : USR1; for n in 1 2 3 4; do (while :; do kill -USR1 $$; done) & done; wait; wait; wait",
 }
-"""What runs inside, by `sh`, until its replica ends."""
+"""Scripts of the loads, run by `sh` inside until the replica ends."""
 
 
 @dataclass(slots=True)
@@ -52,7 +52,7 @@ class Load:
     quiet_ms: list[float] = field(default_factory=list)
     beside_ms: list[float] = field(default_factory=list)
     first_ms: list[float] = field(default_factory=list)
-    """Those of `beside_ms` that came in the first seconds."""
+    """Part of `beside_ms` that came in the first seconds."""
 
 
 async def begin(sock: Path, script: str) -> None:
@@ -64,7 +64,7 @@ async def begin(sock: Path, script: str) -> None:
 
 
 def steps_ms(episode: Episode, seconds: float) -> list[float]:
-    """Move the pointer again and again; how long each step took."""
+    """Move the pointer again and again; return the time of each step."""
     taken, ends = [], time.monotonic() + seconds
     while time.monotonic() < ends:
         began = time.perf_counter()
@@ -75,7 +75,6 @@ def steps_ms(episode: Episode, seconds: float) -> list[float]:
 
 
 def run(url: str, sockets: Path, names: Sequence[str], rounds: int) -> list[Load]:
-    """Run all loads, one after another."""
     found = []
     with Client(url) as client, client.episode() as neighbour:
         steps_ms(neighbour, WARM_UP_S)
@@ -93,7 +92,7 @@ def run(url: str, sockets: Path, names: Sequence[str], rounds: int) -> list[Load
 
 
 def row(name: str, loads: Sequence[Load]) -> str:
-    """One line of the table: all rounds of a load."""
+    """Return one line of the table: all rounds of a load."""
     quiet = [ms for load in loads for ms in load.quiet_ms]
     beside = [ms for load in loads for ms in load.beside_ms]
     first = [ms for load in loads for ms in load.first_ms]
@@ -107,7 +106,6 @@ def row(name: str, loads: Sequence[Load]) -> str:
 
 
 def main() -> int:
-    """Run from the command line."""
     parser = argument_parser(__doc__, image="small")
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--only", action="append", default=[], help="only loads with this in their name")

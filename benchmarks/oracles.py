@@ -12,7 +12,7 @@ from osgym_protocol.targets import has_targets, reaching
 from osgym_tasks import FAMILIES, LEVELS
 
 LONG = range(10, 26)
-"""Steps of a real task, as the OSGym paper has them: 10 to 25."""
+"""Number of steps of a real task, as in the OSGym paper: 10 to 25."""
 
 
 class OraclePolicy:
@@ -60,22 +60,23 @@ def _is_enter(action: dict[str, Any]) -> bool:
 
 
 def choose(flavor: str, only: tuple[str, ...]) -> list[ShippedTask]:
-    """The tasks of a flavor whose name contains one of ``only`` (all if empty).
+    """Return the tasks of a flavor whose name contains one of ``only`` (all if empty).
 
     Raises:
-        SystemExit: none does.
+        SystemExit: There is none.
     """
     return _some(load_shipped(flavor=flavor), only)
 
 
 def choose_long(flavor: str, only: tuple[str, ...], certain: bool = False) -> list[ShippedTask]:
-    """Tasks of 10 to 25 steps: of each family that the image can run, one of each level that is as long.
+    """Return tasks of 10 to 25 steps: of each family that the image can run, one of each level that is as
+    long.
 
     Args:
-        certain: wait for the final screen before each step, as the proofs of families do.
+        certain: Wait for the final screen before each step, as the proofs of families do.
 
     Raises:
-        SystemExit: none has one of ``only`` in its name.
+        SystemExit: None has one of ``only`` in its name.
     """
     long = [task for task in family_tasks(flavor, LEVELS, certain) if len(task.oracle) in LONG]
     return _some(long, only)
@@ -85,7 +86,7 @@ def family_tasks(flavor: str, levels: Iterable[int], certain: bool = False) -> l
     """Return one task of each level of each family that the image can run, with its oracle.
 
     Args:
-        certain: wait for the final screen before each step, as the proofs of families do.
+        certain: Wait for the final screen before each step, as the proofs of families do.
     """
     found = []
     for family in FAMILIES.values():
@@ -114,5 +115,4 @@ def _some(tasks: list[ShippedTask], only: tuple[str, ...]) -> list[ShippedTask]:
 
 
 def rounds(tasks: list[ShippedTask]) -> Iterator[dict[str, Any]]:
-    """The task files, round and round."""
     return (task.task for task in itertools.cycle(tasks))

@@ -1,4 +1,4 @@
-"""OSWorld's own DesktopEnv on these desktops: both scores of the same final states, and its times.
+"""OSWorld's own DesktopEnv on these desktops: both scores of the same final states, and the times.
 
 Each task is run through `desktop-env`'s DesktopEnv with `osgym_osworld` (their set-up, screenshots, getters
 and metrics) and as episodes of the SDK (ours), in two final states each: see benchmarks/osworld_play.py. Of
@@ -42,11 +42,11 @@ from osgym_sdk import Client, OSGymError, Timeouts
 WAIT_S = 600.0
 SETTLED_S = 20.0
 DIFFERENCES = Path(__file__).with_name("osworld_differences.toml")
-"""Why a state's scores differ, by task and state."""
+"""Reasons for different scores of a state, by task and state."""
 
 
 class _Quiet(SimpleHTTPRequestHandler):
-    """Tells no request."""
+    """Request handler without a log."""
 
     def log_message(self, format: str, *args: Any) -> None:
         """Do nothing."""
@@ -54,7 +54,7 @@ class _Quiet(SimpleHTTPRequestHandler):
 
 @contextmanager
 def served(folder: Path) -> Iterator[str]:
-    """Serve a folder on this machine's loopback; yields its address."""
+    """Serve a folder on this machine's loopback; yield its address."""
     server = ThreadingHTTPServer(("127.0.0.1", 0), partial(_Quiet, directory=str(folder)))
     thread = threading.Thread(target=server.serve_forever, daemon=True)
     thread.start()
@@ -91,7 +91,7 @@ def cases(args: argparse.Namespace, files: Path, address: str) -> list[Case]:
 
 
 def play(client: Client, args: argparse.Namespace, folder: Path, case: Case) -> tuple[list[Ended], Times]:
-    """Run one task's states both ways; what goes wrong is told."""
+    """Run one task's states both ways, and print errors."""
     states, times = ended(case), Times(case.task["id"])
     if args.harness != "ours":
         try:
@@ -141,11 +141,11 @@ def resources(client: Client) -> dict[str, float]:
 
 
 VERDICTS = frozenset({"equal", "unexplained", "right", "wrong"})
-"""Of a state; any other is the reason why its two scores differ."""
+"""Verdicts on a state; any other text is the reason for which its two scores differ."""
 
 
 def verdict(state: Ended, reasons: dict[str, dict[str, str]], both: bool) -> str:
-    """Say in a word or a sentence how a state's scores compare."""
+    """Return the comparison of a state's scores in a word or a sentence."""
     if not both:
         return "right" if state.ours == state.right else "wrong"
     if state.theirs == state.ours:
@@ -154,7 +154,7 @@ def verdict(state: Ended, reasons: dict[str, dict[str, str]], both: bool) -> str
 
 
 def report(states: Sequence[Ended], times: Sequence[Times], verdicts: Sequence[str]) -> dict[str, Any]:
-    """Return how the scores agree, and the distribution of each time."""
+    """Return the agreement of the scores, and the distribution of each time."""
 
     def right(kind: str, *of: State) -> int:
         return sum(getattr(state, kind) == state.right for state in states if state.state in of)
@@ -182,7 +182,6 @@ def report(states: Sequence[Ended], times: Sequence[Times], verdicts: Sequence[s
 
 
 def arguments() -> argparse.Namespace:
-    """Read the command line."""
     parser = argument_parser(__doc__, image="osworld")
     parser.add_argument("--tasks", type=Path, required=True, help="folder with OSWorld's task files")
     parser.add_argument("--count", type=int, default=None, help="tasks at most")
@@ -208,7 +207,6 @@ def digest_of(args: argparse.Namespace) -> str:
 
 
 def settings_of(args: argparse.Namespace, files: Path) -> dict[str, str | int | float]:
-    """Return the host agent's settings."""
     given: dict[str, str | int | float] = dict(pair.split("=", 1) for pair in args.set)
     return {
         "runtime": args.runtime, "warm": args.at_once, "max_replicas": args.at_once, "trajectory": "off",
@@ -218,7 +216,6 @@ def settings_of(args: argparse.Namespace, files: Path) -> dict[str, str | int | 
 
 
 def main() -> None:
-    """Run it, print a table, save the series."""
     args = arguments()
     logging.disable(logging.WARNING)  # theirs tell every request
     described = machine()
@@ -272,7 +269,7 @@ def main() -> None:
 
 
 def settled(client: Client, before: dict[str, float]) -> dict[str, float]:
-    """Return what there is at the end, once leases are back."""
+    """Return the resources at the end, once leases are back."""
     until = time.monotonic() + SETTLED_S
     while time.monotonic() < until and resources(client)["leases"] > before["leases"]:
         time.sleep(0.5)

@@ -1,4 +1,4 @@
-"""The oracles of OSWorld's tasks: Python that brings a final state about, by the id of the task."""
+"""Oracles of OSWorld's tasks: Python that brings a final state about, by the id of the task."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ _HELPERS = "helpers"
 
 
 def oracles() -> dict[str, str]:
-    """Return what is to be run in the desktop, as its user, with what the oracles share before each."""
+    """Return the source to run in the desktop, as its user, with the oracles' shared part before each."""
     found: dict[str, str] = tomllib.loads(_FILE.read_text())
     helpers = found.pop(_HELPERS)
     return {task: helpers + code for task, code in found.items()}

@@ -1,7 +1,7 @@
-"""How `benchmarks.osworld_harness` brings final states about, by OSWorld's DesktopEnv and by the SDK.
+"""Final states for `benchmarks.osworld_harness`, made by OSWorld's DesktopEnv and by the SDK.
 
-Two states of each task: nothing was done, which earns 0, and it was solved, which earns 1: an infeasible
-task by giving up, the others by what osworld_oracles.toml runs in the desktop.
+Two states of each task: nothing was done, which earns 0, and it was solved, which earns 1: an infeasible task
+by giving up, the others by what osworld_oracles.toml runs in the desktop.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ LOOKS_AT = "import pyautogui; pyautogui.moveTo({x}, 500)"
 
 
 class State(StrEnum):
-    """How a task is left."""
+    """Final state of a task."""
 
     NOTHING = "nothing done"
     ORACLE = "oracle"
@@ -35,10 +35,10 @@ class Case:
     """A task to play.
 
     Attributes:
-        task: for the SDK: its files are in the host's folder of task files, if it fetches any.
-        theirs: the same for DesktopEnv, which fetches its files from an address.
+        task: Task for the SDK; its files are in the host's folder of task files, if it fetches any.
+        theirs: Task for DesktopEnv, which fetches its files from an address.
         oracle: Python that solves it, if it can be solved and there is one.
-        fetches: whether it fetches files.
+        fetches: It fetches files.
     """
 
     domain: str
@@ -49,7 +49,7 @@ class Case:
 
     @property
     def states(self) -> list[State]:
-        """Nothing done, and solved where that is known."""
+        """Return the states: nothing done, and solved where that is known."""
         if self.task["evaluator"]["func"] == INFEASIBLE:
             return [State.NOTHING, State.GAVE_UP]
         return [State.NOTHING, *([State.ORACLE] if self.oracle else [])]
@@ -60,15 +60,15 @@ class Ended:
     """One final state of a task, by each harness in a desktop of its own.
 
     Attributes:
-        right: what it earns.
-        theirs, ours: rewards by OSWorld's getters and metrics, and by the host's; None where there was none.
-        theirs_error, ours_error: why not.
-        theirs_reset_s: of their `reset`, with the first screenshot: after the first state of a task with a
-            fresh clone in it.
-        theirs_evaluate_s: of their `evaluate`.
-        reset_ms: of the SDK's create, to the first frame: `wait` for a desktop, `setup` of the task,
+        right: Reward that it must earn.
+        theirs, ours: Rewards by OSWorld's getters and metrics, and by the host's; None where there was none.
+        theirs_error, ours_error: Reasons for a missing reward.
+        theirs_reset_s: Time of their `reset`, with the first screenshot: after the first state of a task with
+            a fresh clone in it.
+        theirs_evaluate_s: Time of their `evaluate`.
+        reset_ms: Times of the SDK's create, to the first frame: `wait` for a desktop, `setup` of the task,
             `observe`, their `total`, and `client` with the way there and back.
-        ours_note: what the host says of its checks.
+        ours_note: The host's note on its checks.
     """
 
     task: str
@@ -88,11 +88,12 @@ class Ended:
 
 @dataclass(slots=True)
 class Times:
-    """What DesktopEnv's calls took beside.
+    """Times of DesktopEnv's other calls.
 
     Attributes:
-        start_s: until a desktop was leased and its ports were there: their Docker provider boots a machine.
-        step_ms: of their `step` with a pause of 0: the action, then a screenshot.
+        start_s: Time until a desktop was leased and its ports were there; their Docker provider boots a
+            machine.
+        step_ms: Times of their `step` with a pause of 0: the action, then a screenshot.
     """
 
     task: str
@@ -110,7 +111,7 @@ def ended(case: Case) -> list[Ended]:
 
 @contextlib.contextmanager
 def _told(into: Ended, name: str) -> Iterator[None]:
-    """Keep an error as the reason that there is no reward."""
+    """Record an error as the reason for a missing reward."""
     try:
         yield
     except Exception as error:  # noqa: BLE001  # theirs raises any
@@ -147,7 +148,6 @@ def play_theirs(case: Case, states: list[Ended], steps: int, folder: Path) -> Ti
 
 
 def _look(env: Any, steps: int, times: Times) -> None:
-    """Move the pointer."""
     for number in range(steps):
         began = time.monotonic()
         env.step(LOOKS_AT.format(x=700 + number), pause=0)

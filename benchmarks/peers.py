@@ -1,4 +1,4 @@
-"""Other ways to step a desktop: the same actions on the same replica, in one run in which they take turns.
+"""Other ways to step a desktop, with the same actions on the same replica, in turns within one run.
 
     python -m venv cua && cua/bin/pip install cua-computer-server 'fastapi<0.116'
     python -m benchmarks.peers --cua cua/bin/python --image full --rounds 6
@@ -11,8 +11,8 @@ command and then `screenshot` by the HTTP API of `cua-computer-server`, with the
 
 Only the first two wait for the screen to be final; the others may show an old one. In each round each way
 does the same actions, and another way begins. The server of `cua` runs outside the replica, as a process on
-the display, since the image does not hold its environment; it takes screenshots by `scrot`. CPU of a
-step is that of client, host agent, replicas and that server together, what it started included.
+the display, since the image does not hold its environment; it takes screenshots by `scrot`. CPU of a step is
+that of client, host agent, replicas and that server together, what it started included.
 """
 
 from __future__ import annotations
@@ -51,14 +51,14 @@ WAYS = ("exact", "osgym-api", "osworld", "osworld-no-pause", "cua")
 DISPLAYS = Path("/tmp/.X11-unix")
 START_TIMEOUT_S = 120.0
 Step = Callable[[int, Action], int]
-"""Does one action and looks; returns the size of the frame in bytes."""
+"""Function that does one action and looks, and returns the size of the frame in bytes."""
 
 
 def cua_command(send: dict[str, Any]) -> tuple[str, dict[str, Any]]:
-    """An action as a command of `cua-computer-server`.
+    """Return an action as a command of `cua-computer-server`.
 
     Raises:
-        ValueError: it has none.
+        ValueError: It has none.
     """
     match send["op"]:
         case "click":
@@ -125,10 +125,10 @@ class Cua:
         self._stack.close()
 
     def call(self, command: str, **params: Any) -> dict[str, Any]:
-        """The answer to a command.
+        """Return the answer to a command.
 
         Raises:
-            RuntimeError: it failed there.
+            RuntimeError: It failed there.
         """
         answer = self.http.post("/cmd", json={"command": command, "params": params}).raise_for_status()
         told: dict[str, Any] = json.loads(answer.text.removeprefix("data: "))
@@ -137,24 +137,23 @@ class Cua:
         return told
 
     def image(self) -> int:
-        """Take a screenshot; its size in bytes."""
+        """Take a screenshot; return its size in bytes."""
         return len(base64.b64decode(self.call("screenshot")["image_data"]))
 
     def step(self, index: int, action: Action) -> int:
-        """One action and a screenshot."""
         command, params = cua_command(action.send)
         self.call(command, **params)
         return self.image()
 
     def cpu_s(self) -> float:
-        """CPU time of the server so far, s."""
+        """Return the CPU time of the server so far, in s."""
         fields = Path(f"/proc/{self.process.pid}/stat").read_text().rpartition(")")[2].split()
         return sum(int(fields[place]) for place in (11, 12, 13, 14)) * TICK_S
 
 
 @dataclass(frozen=True, slots=True)
 class Block:
-    """What a way did in one round. `cpu_ms` is for a step, of all that took part."""
+    """Results of a way in one round. `cpu_ms` is per step, of all that took part."""
 
     way: str
     round: int
@@ -166,7 +165,6 @@ class Block:
 
 
 def measured(way: str, number: int, step: Step, actions: list[Action], cpu_s: Callable[[], float]) -> Block:
-    """Let a way do its block."""
     before, began = cpu_s(), time.monotonic()
     step_ms, sizes = [], []
     for index, action in enumerate(actions):
@@ -179,10 +177,10 @@ def measured(way: str, number: int, step: Step, actions: list[Action], cpu_s: Ca
 
 
 def pid_in(accounts: Accounts, name: str) -> int:
-    """The newest process of that name in a replica.
+    """Return the newest process of that name in a replica.
 
     Raises:
-        LookupError: there is none.
+        LookupError: There is none.
     """
     accounts.look()
     for pid in sorted(accounts.replicas, reverse=True):
@@ -205,7 +203,7 @@ def _xvfb_of(accounts: Accounts, replica_id: str) -> int:
 
 
 def ways_of(episode: Episode, guest: httpx.Client, api: RequestsEnv, cua: Cua | None) -> dict[str, Step]:
-    """Each way as a function of an action."""
+    """Return each way as a function of an action."""
 
     def ours(index: int, action: Action) -> int:
         return len(episode.step(action.send, settle="exact").data)
@@ -289,7 +287,6 @@ def _version(python: Path) -> str:
 
 
 def main() -> int:
-    """Run; ways that fail end it."""
     options = _arguments()
     described, blocks = machine(), []
     if not options.cua:

@@ -1,4 +1,4 @@
-"""Does the cost model foretell what was measured? A profile from few replicas, held against many.
+"""Predictions of the cost model from few replicas, compared with measurements of many.
 
     python -m benchmarks.predicted load_curve.json load_curve_resets.json --fit-up-to 4
 
@@ -27,12 +27,12 @@ LIMITS = (1.5, 2.0, 3.0, 5.0)
 
 
 def up_to(data: Mapping[str, Any], most: int) -> dict[str, Any]:
-    """A file without its rows of more replicas."""
+    """Return a file without its rows of more replicas."""
     return {**data, "series": [row for row in data["series"] if row["replicas"] <= most]}
 
 
 def model_row(profile: Profile, cores: float, replicas: int) -> dict[str, float]:
-    """What the model says of so many replicas: in the middle of every interval."""
+    """Return the model's row for so many replicas, in the middle of every interval."""
     at = {name: measured.value for name, measured in profile.parameters.items()}
     idle = at[Parameter.IDLE_CORES]
     work = Work(
@@ -53,7 +53,6 @@ def model_row(profile: Profile, cores: float, replicas: int) -> dict[str, float]
 
 
 def measured_row(row: Mapping[str, Any]) -> dict[str, float]:
-    """The same of a busy window."""
     return {
         "cores": round(row["cpu_s"] / row["seconds"], 3),
         "steps_per_s": round(row["steps"] / row["seconds"], 2),
@@ -63,7 +62,7 @@ def measured_row(row: Mapping[str, Any]) -> dict[str, float]:
 
 
 def compared(files: Sequence[Mapping[str, Any]], fit_up_to: int) -> dict[str, Any]:
-    """Fit, foretell, and put the measurement beside it."""
+    """Fit, predict, and add the measurement."""
     seen = Observations()
     for number, data in enumerate(files):
         seen.add(observe(up_to(data, fit_up_to), f"file {number + 1}"))
@@ -88,7 +87,7 @@ def compared(files: Sequence[Mapping[str, Any]], fit_up_to: int) -> dict[str, An
 
 
 def _most(rows: Sequence[Mapping[str, Any]], kind: str, limit_ms: float) -> int:
-    """The largest number of replicas up to which all percentiles are within the limit."""
+    """Return the largest number of replicas up to which all percentiles are within the limit."""
     most = 0
     for row in rows:
         if row[kind].get("p95_ms", float("inf")) > limit_ms:
@@ -98,7 +97,6 @@ def _most(rows: Sequence[Mapping[str, Any]], kind: str, limit_ms: float) -> int:
 
 
 def main() -> None:
-    """The command."""
     parser = argument_parser(__doc__)
     parser.add_argument("files", nargs="+", type=Path, help="of `benchmarks.load_curve`, of one machine")
     parser.add_argument("--fit-up-to", type=int, default=4, help="replicas whose rows are fitted (4)")

@@ -1,13 +1,13 @@
-"""What a fresh replica costs: CPU time, memory and time to ready; then Calc open on a file.
+"""Cost of a fresh replica: CPU time, memory and time to ready; then Calc open on a file.
 
     python -m benchmarks.replica_cost --image full --clones 20
     python -m benchmarks.replica_cost --image full --against DIGEST --clones 20
 
-The runtime is used without the service, so that nothing else is in the figures. CPU time of a replica is
-that of all its processes from its first instruction in the overlay on; what the host agent and its zygote
-spend on it is counted beside it. `later` is `--quiet-s` after the first frame; Calc is drawn when the
-screen has not changed for that long. With `--against` only fresh desktops are measured, of both images in
-turns, so that what else the machine does meets both alike; saved as `replica_start`.
+The runtime is used without the service, so that nothing else is in the figures. CPU time of a replica is that
+of all its processes from its first instruction in the overlay on; what the host agent and its zygote spend on
+it is counted beside it. `later` is `--quiet-s` after the first frame; Calc is drawn when the screen has not
+changed for that long. With `--against` only fresh desktops are measured, of both images in turns, so that
+what else the machine does meets both alike; saved as `replica_start`.
 """
 
 from __future__ import annotations
@@ -37,14 +37,14 @@ SHEET = "/home/user/Documents/figures.xlsx"
 
 
 async def cpu_s(runtime: Runtime, replica: Replica) -> float:
-    """CPU time of all processes of a replica so far."""
+    """Return the CPU time of all processes of a replica so far."""
     used = (await runtime.usage(replica, deep=False)).cpu_s
     assert used is not None
     return used
 
 
 async def until_quiet(guest: GuestClient, quiet_s: float) -> float:
-    """Waits until the screen has not changed for `quiet_s`; returns the time of the last change."""
+    """Wait until the screen has not changed for `quiet_s`; return the time of the last change."""
     deadline = time.monotonic() + DEADLINE_S
     last_hash, changed = "", time.monotonic()
     while time.monotonic() < deadline:
@@ -59,7 +59,7 @@ async def until_quiet(guest: GuestClient, quiet_s: float) -> float:
 
 
 def host_cpu_s(runtime_pids: list[int]) -> float:
-    """CPU time of this process and of the zygote, with the children they waited for."""
+    """Return the CPU time of this process and of the zygote, with their reaped children."""
     ticks = 0
     for pid in [os.getpid(), *runtime_pids]:
         fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
@@ -68,7 +68,6 @@ def host_cpu_s(runtime_pids: list[int]) -> float:
 
 
 def sheet() -> bytes:
-    """A small workbook."""
     book = openpyxl.Workbook()
     page = book.active
     assert page is not None
@@ -80,7 +79,7 @@ def sheet() -> bytes:
 
 
 async def one_desktop(runtime: Runtime, image: ImageLike, number: int, quiet_s: float) -> dict[str, float]:
-    """Creates, waits for ready and quiet, measures, destroys."""
+    """Create a replica, wait for ready and quiet, measure, destroy."""
     began = time.monotonic()
     replica = await runtime.create(ReplicaSpec(f"cost-{number}", number, image, ram_mib=4096))
     created = time.monotonic()
@@ -113,7 +112,7 @@ async def one_desktop(runtime: Runtime, image: ImageLike, number: int, quiet_s: 
 async def in_turns(
     runtime: Runtime, images: dict[str, ImageLike], clones: int, quiet_s: float
 ) -> dict[str, list[dict[str, float]]]:
-    """Measures fresh desktops of several images, one of each in every round, in changing order."""
+    """Measure fresh desktops of several images, one of each in every round, in changing order."""
     rows: dict[str, list[dict[str, float]]] = {name: [] for name in images}
     number = 0
     for round_number in range(clones + 1):
@@ -126,7 +125,7 @@ async def in_turns(
 
 
 async def one_calc(runtime: Runtime, image: ImageLike, number: int, quiet_s: float) -> dict[str, float]:
-    """On a fresh desktop, opens a workbook in Calc and waits until it is drawn."""
+    """Open a workbook in Calc on a fresh desktop, and wait until it is drawn."""
     replica = await runtime.create(ReplicaSpec(f"calc-{number}", number, image, ram_mib=4096))
     async with GuestClient(replica.guest) as guest:
         await guest.ready(timeout_s=DEADLINE_S)
@@ -149,7 +148,7 @@ async def one_calc(runtime: Runtime, image: ImageLike, number: int, quiet_s: flo
 
 
 async def rate(runtime: Runtime, image: ImageLike, clones: int, concurrency: int) -> dict[str, float]:
-    """Clones until ready and destroys at once, several side by side."""
+    """Clone until ready and destroy at once, several side by side."""
     gate = asyncio.Semaphore(concurrency)
 
     async def one(number: int) -> None:
@@ -174,13 +173,13 @@ async def rate(runtime: Runtime, image: ImageLike, clones: int, concurrency: int
 
 
 def _busy_s() -> float:
-    """CPU time that the whole machine spent, idle and waiting left out."""
+    """Return the CPU time of the whole machine, without idle and waiting time."""
     fields = [int(text) for text in Path("/proc/stat").read_text().splitlines()[0].split()[1:9]]
     return (sum(fields) - fields[3] - fields[4]) / os.sysconf("SC_CLK_TCK")
 
 
 async def compare(args: argparse.Namespace) -> dict[str, Any]:
-    """Runs fresh desktops of two images in turns and returns the raw series."""
+    """Run fresh desktops of two images in turns and return the raw series."""
     store = ImageStore(args.data_dir)
     images: dict[str, ImageLike] = {name: store.resolve(name) for name in (args.image, args.against)}
     with tempfile.TemporaryDirectory(prefix="cost-", dir=args.data_dir) as folder:
@@ -199,7 +198,7 @@ async def compare(args: argparse.Namespace) -> dict[str, Any]:
 
 
 async def measure(args: argparse.Namespace) -> dict[str, Any]:
-    """Runs all parts and returns the raw series."""
+    """Run all parts and return the raw series."""
     image = ImageStore(args.data_dir).resolve(args.image)
     with tempfile.TemporaryDirectory(prefix="cost-", dir=args.data_dir) as folder:
         runtime = LocalRuntime(Path(folder), "cost")
@@ -224,7 +223,7 @@ async def measure(args: argparse.Namespace) -> dict[str, Any]:
 
 
 def show(name: str, rows: list[dict[str, float]]) -> None:
-    """Prints median and 95th percentile of each column."""
+    """Print median and 95th percentile of each column."""
     if not rows:
         return
     print(f"\n{name} (n = {len(rows)})")
@@ -237,7 +236,6 @@ def show(name: str, rows: list[dict[str, float]]) -> None:
 
 
 def main() -> None:
-    """Parses arguments, measures, prints and saves."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )

@@ -22,7 +22,6 @@ def _wait_ready(client: Client, count: int, timeout_s: float = 60.0) -> None:
 
 
 def main() -> None:
-    """Parses the command line and runs."""
     parser = argument_parser(__doc__, image="full")
     parser.add_argument("--resets", type=int, default=30, help="how many (30)")
     args = parser.parse_args()

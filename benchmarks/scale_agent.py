@@ -1,4 +1,4 @@
-"""A host agent over replicas that answer each step with a recorded frame after a fixed time.
+"""Host agent over replicas that answer each step with a recorded frame after a fixed time.
 
 The agent is the real one (`osgym host serve`: API, pool, leases, batches); a replica is a guest on a unix
 socket of the agent's own process that speaks the guest protocol.

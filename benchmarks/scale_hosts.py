@@ -1,4 +1,4 @@
-"""The hosts of `client_scale`: agents of this run, and the frames that their replicas answer with."""
+"""Hosts of `client_scale`: agents of this run, and the frames that their replicas answer with."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class Host:
     url: str = ""
 
     def cpu_s(self) -> float:
-        """CPU time so far; of one that was killed, nothing more."""
+        """Return the CPU time so far; it stops when the host is killed."""
         try:
             fields = Path(f"/proc/{self.process.pid}/stat").read_text().rpartition(")")[2].split()
         except OSError:
@@ -39,7 +39,7 @@ class Host:
 
 @contextlib.contextmanager
 def host_agents(count: int, replicas: int, frames: Path) -> Iterator[list[Host]]:
-    """Run so many host agents with so many replicas each, all of them ready."""
+    """Run host agents with replicas, all of them ready."""
     with tempfile.TemporaryDirectory(prefix="osgym-scale-") as folder:
         settings = {
             "ports": 0, "image": "small", "warm": replicas, "max_replicas": replicas, "max_starting": 32,
@@ -80,7 +80,7 @@ def _listens(host: Host, log: Path) -> str:
 
 
 def record_frames(folder: Path) -> None:
-    """Keep some frames of a real desktop of the small image, as its host answers them."""
+    """Save some frames of a real desktop of the small image, as its host answers them."""
     doings: list[Any] = [
         [{"op": "click", "x": 640, "y": 500, "button": "right"}],
         [{"op": "key", "keys": ["escape"]}],

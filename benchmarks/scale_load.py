@@ -1,4 +1,4 @@
-"""How `client_scale` steps many replicas with one client, and what it writes down meanwhile."""
+"""Clients of `client_scale`, each of which steps many replicas, and their measurements."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ ACTION = {"op": "click", "x": 100, "y": 200}
 
 @dataclass(slots=True)
 class Books:
-    """What was used between `open` and `row`, and what steps took."""
+    """Resources used between `open` and `row`, and times of steps."""
 
     hosts: list[Host]
     began_s: float = field(default_factory=time.monotonic)
@@ -39,7 +39,6 @@ class Books:
         self.machine_s = busy_s()
 
     def step(self, sent_s: float) -> None:
-        """Note a step that was answered."""
         now_s = time.monotonic()
         self.steps += 1
         self.step_ms.append((now_s - sent_s) * 1000)
@@ -47,7 +46,7 @@ class Books:
         self.per_second[second] = self.per_second.get(second, 0) + 1
 
     def row(self, client: str, **more: Any) -> dict[str, Any]:
-        """Return what there is to say. CPU of `others` is what ran on the machine beside the benchmark."""
+        """Return the results. CPU of `others` is that of other processes on the machine."""
         seconds = time.monotonic() - self.began_s
         own_s = time.process_time() - self.own_s
         servers_s = sum(host.cpu_s() for host in self.hosts) - self.servers_s
@@ -72,7 +71,7 @@ class Books:
 
 
 def busy_s() -> float:
-    """CPU time that all of the machine has used so far, in seconds, without waiting."""
+    """Return the CPU time of the whole machine so far, in seconds, without waiting."""
     user, nice, system, _, _, irq, softirq = (
         int(part) for part in Path("/proc/stat").read_text().split("\n", 1)[0].split()[1:8]
     )
@@ -80,7 +79,7 @@ def busy_s() -> float:
 
 
 class Sdk:
-    """The client of the SDK, by `step_async` and `ready`."""
+    """Client of the SDK, by `step_async` and `ready`."""
 
     name = "osgym_sdk"
 
@@ -110,12 +109,11 @@ class Sdk:
                 self._send(episode)
 
     async def settle(self) -> None:
-        """Take what is still under way."""
         async for _ in self._client.ready():
             pass
 
     async def paced(self, seconds: float, every_s: float, books: Books, losses: Losses | None = None) -> None:
-        """Step each every so often, at times of its own; late ones at once."""
+        """Step each at fixed intervals, at times of its own; late ones at once."""
         pace = Pace([*self._episodes], every_s)
         end_s = time.monotonic() + seconds
 
@@ -150,7 +148,6 @@ class Raw:
         self._open = 0
 
     async def closed(self, seconds: float, books: Books) -> None:
-        """As the SDK's."""
         end_s = time.monotonic() + seconds
         await self._client.step(self._episodes)
         self._open = len(self._episodes)
@@ -161,14 +158,12 @@ class Raw:
             await self._client.step(got)
 
     async def settle(self) -> None:
-        """Take what is still under way."""
         for _ in range(self._open):
             await self._done.get()
         self._open = 0
         self._client.close()
 
     async def paced(self, seconds: float, every_s: float, books: Books) -> None:
-        """As the SDK's."""
         pace = Pace(self._episodes, every_s)
         end_s = time.monotonic() + seconds
 
@@ -192,7 +187,7 @@ class Raw:
 
 
 class Pace:
-    """Says which are due: each every `every_s` seconds, spread evenly."""
+    """Schedule of steps: each is due every `every_s` seconds, spread evenly."""
 
     def __init__(self, members: list[Any], every_s: float) -> None:
         self._every_s, now_s = every_s, time.monotonic()
@@ -200,7 +195,7 @@ class Pace:
         self._waiting = dict(self._due)
 
     def due(self) -> list[Any]:
-        """Return those whose time has come; none of them comes again before `again`."""
+        """Return those that are due; none of them comes again before `again`."""
         now_s = time.monotonic()
         found = [member for member, due_s in self._waiting.items() if due_s <= now_s]
         for member in found:
@@ -208,27 +203,26 @@ class Pace:
         return found
 
     def again(self, member: Any) -> None:
-        """Let it be due at its next time, now where that is over."""
+        """Schedule its next time, now where that is over."""
         self._due[member] += self._every_s
         self._waiting[member] = self._due[member]
 
 
 @dataclass(slots=True)
 class Losses:
-    """What became of the episodes of a host that was killed."""
+    """Errors of the episodes of a host that was killed."""
 
     killed_s: float = 0.0
     found_s: list[float] = field(default_factory=list)
     kinds: dict[str, int] = field(default_factory=dict)
 
     def add(self, error: OSGymError) -> None:
-        """Note an error, and how long after the kill it came."""
+        """Record an error, and its time after the kill."""
         self.found_s.append(round(time.monotonic() - self.killed_s, 3))
         kind = f"{type(error).__name__} ({error.details.get('cause', error.code)})"
         self.kinds[kind] = self.kinds.get(kind, 0) + 1
 
 
 def rss_mib() -> float:
-    """Resident memory of this process."""
     pages = int(Path("/proc/self/statm").read_text().split()[1])
     return round(pages * os.sysconf("SC_PAGE_SIZE") / 2**20, 1)

@@ -1,10 +1,10 @@
-"""What the client is compared with: a bare one that only passes bytes, and a process for each environment.
+"""Clients for comparison: a bare one that only passes bytes, and a process for each environment.
 
 `RawClient` drives the same hosts by the same requests (`POST /v1/steps`) with as little as Python can do:
 text that is put together, bytes that are counted. It checks no answer, renews no lease and knows no error, so
-what is served to it is what the servers and the machine allow. `requests_processes` is how OSGym's own
-data server goes about it (agiopen-org/osgym, `examples/`), built anew: a process for each environment that
-calls `/reset` and `/step` with `requests`.
+what is served to it is what the servers and the machine allow. `requests_processes` is how OSGym's own data
+server goes about it (agiopen-org/osgym, `examples/`), built anew: a process for each environment that calls
+`/reset` and `/step` with `requests`.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ class RawEpisode:
 
 
 class RawClient:
-    """Steps of many episodes in one request per host; answers are given to `ready` as they come."""
+    """Steps many episodes in one request per host; answers go to `ready` as they come."""
 
     def __init__(self, ready: Callable[[RawEpisode], None]) -> None:
         self._ready = ready
@@ -48,7 +48,6 @@ class RawClient:
         self.blob_bytes = 0
 
     async def step(self, episodes: list[RawEpisode]) -> None:
-        """Begin a step of each."""
         groups: dict[str, list[RawEpisode]] = {}
         for episode in episodes:
             groups.setdefault(episode.host, []).append(episode)
@@ -57,7 +56,6 @@ class RawClient:
             (idle.pop() if idle else await self._connect(host, idle)).send(group)
 
     def close(self) -> None:
-        """Drop all connections."""
         for connection in self._all:
             connection.transport.abort()
 
@@ -70,13 +68,12 @@ class RawClient:
         return made
 
     def done(self, episode: RawEpisode, blob_bytes: int) -> None:
-        """Take a step that was answered."""
         self.blob_bytes += blob_bytes
         self._ready(episode)
 
 
 class _RawConnection(asyncio.Protocol):
-    """One request at a time; its answer is a chunked stream of records."""
+    """Connection with one request at a time, whose answer is a chunked stream of records."""
 
     transport: asyncio.Transport
 
@@ -146,7 +143,7 @@ class _RawConnection(asyncio.Protocol):
 
 
 def _environment(pipe: Connection, url: str, task: dict[str, Any], seconds: float, kept: bool) -> None:
-    """A process of one environment: says when it has a desktop, steps it for a while, gives its books."""
+    """Run one environment in a process: report its desktop, step it for a while, report its books."""
     http: Any = requests.Session() if kept else requests
     answer = http.post(f"{url}/reset", json={"task_config": task, "timeout": 1000}, timeout=300)
     answer.raise_for_status()
@@ -171,10 +168,10 @@ def _environment(pipe: Connection, url: str, task: dict[str, Any], seconds: floa
 def requests_processes(
     urls: list[str], task: dict[str, Any], count: int, seconds: float, kept: bool
 ) -> dict[str, Any]:
-    """Run so many environments, a process each, and return what they did and used.
+    """Run environments, a process each, and return their results.
 
     Args:
-        kept: each keeps its connection (`requests.Session`); else a new one for each call, as theirs.
+        kept: Each keeps its connection (`requests.Session`); else it opens one for each call, as theirs.
     """
     context = multiprocessing.get_context("spawn")
     pipes, processes = [], []

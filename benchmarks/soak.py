@@ -1,10 +1,10 @@
-"""A thousand episodes on four replicas, and what they leave behind: nothing.
+"""Leaks of a thousand episodes on four replicas.
 
     python -m benchmarks.soak --episodes 1000 --replicas 4
 
-Processes, mounts, namespaces, cgroups, descriptors, memory and disk of the host agent are counted after
-a warm-up, at every hundredth episode and at the end, each time with no episode open. It is a leak when the
-last counts are above the first by more than the slack that the table shows; the exit code is 1 then.
+Processes, mounts, namespaces, cgroups, descriptors, memory and disk of the host agent are counted after a
+warm-up, at every hundredth episode and at the end, each time with no episode open. It is a leak when the last
+counts are above the first by more than the slack that the table shows; the exit code is 1 then.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ SLACK = {
     "agent_tree_pss_mib": 96,
     "disk_mib": 16,
 }
-"""How much more than at the beginning is not counted as a leak: none of what is counted in pieces."""
+"""Growth that is not counted as a leak: none for resources that are counted in pieces."""
 WARM_UP = 40
 QUIET_S = 60.0
 
@@ -67,7 +67,6 @@ def _disk_mib(folders: list[Path]) -> float:
 
 
 def count(pid: int, instance: str) -> dict[str, float]:
-    """What the host agent holds now."""
     data = default_data_dir()
     run, state = data / "run" / instance, data / "state" / instance
     pids = _descendants(pid)
@@ -102,7 +101,7 @@ def _lines(path: Path) -> list[str]:
 
 
 async def _at_rest(client: AsyncClient, warm: int, instance: str) -> None:
-    """Waits until no episode is open and the warm replicas, and no others, are there."""
+    """Wait until no episode is open and exactly the warm replicas exist."""
     folder = default_data_dir() / "run" / instance / "replicas"
     async with asyncio.timeout(QUIET_S):
         while True:
@@ -146,14 +145,12 @@ async def _soak(url: str, pid: int, instance: str, options: argparse.Namespace) 
 
 
 def _portions(episodes: int) -> list[int]:
-    """The warm-up, then hundreds."""
     first = min(WARM_UP, episodes)
     rest = episodes - first
     return [first, *([100] * (rest // 100)), *([rest % 100] if rest % 100 else [])]
 
 
 def main() -> int:
-    """Runs the soak; 1 on a leak or a failure."""
     parser = argument_parser(__doc__, flavor="small")
     parser.add_argument("--episodes", type=int, default=1000, help="after and with a warm-up of 40 (1000)")
     parser.add_argument("--replicas", type=int, default=4, help="at the same time (4)")

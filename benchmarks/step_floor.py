@@ -1,4 +1,4 @@
-"""How near a step comes to what three processes on this machine cost that do nothing but pass bytes on.
+"""Step cost above a floor: three processes on this machine that only pass bytes on.
 
     python -m benchmarks.step_floor --image small
 
@@ -39,9 +39,9 @@ from osgym_sdk import AsyncClient, AsyncEpisode
 from osgym_sdk._transport.http1 import Http1Connection
 
 REQUEST_BYTES = 300
-"""About what a step's request is, head and body."""
+"""Approximate size of a step's request, head and body."""
 SMALL_BYTES = 700
-"""About what a step's answer without an image is."""
+"""Approximate size of a step's answer without an image."""
 DEADLINE_S = 30.0
 
 Ping = Callable[[], Any]
@@ -60,7 +60,6 @@ def _read(sock: socket.socket, count: int) -> bytes:
 
 
 def sockets_guest(path: str, size: int, ready: Connection) -> None:
-    """Answer every request with `size` bytes."""
     listener = socket.socket(socket.AF_UNIX)
     listener.bind(path)
     listener.listen()
@@ -73,7 +72,6 @@ def sockets_guest(path: str, size: int, ready: Connection) -> None:
 
 
 def sockets_host(path: str, size: int, ready: Connection) -> None:
-    """Pass requests and answers on."""
     guest = socket.socket(socket.AF_UNIX)
     guest.connect(path)
     listener = socket.create_server(("127.0.0.1", 0))
@@ -88,7 +86,6 @@ def sockets_host(path: str, size: int, ready: Connection) -> None:
 
 @contextlib.asynccontextmanager
 async def sockets_client(port: int, size: int) -> AsyncIterator[Ping]:
-    """Ask through a blocking socket."""
     with socket.create_connection(("127.0.0.1", port), DEADLINE_S) as sock:
         sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
 
@@ -103,8 +100,6 @@ async def sockets_client(port: int, size: int) -> AsyncIterator[Ping]:
 
 
 def asyncio_guest(path: str, size: int, ready: Connection) -> None:
-    """Answer every request with `size` bytes."""
-
     async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         with contextlib.suppress(asyncio.IncompleteReadError):
             while await reader.readexactly(REQUEST_BYTES):
@@ -119,8 +114,6 @@ def asyncio_guest(path: str, size: int, ready: Connection) -> None:
 
 
 def asyncio_host(path: str, size: int, ready: Connection) -> None:
-    """Pass requests and answers on."""
-
     async def relay(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         from_guest, to_guest = await asyncio.open_unix_connection(path, limit=size + 1)
         with contextlib.suppress(asyncio.IncompleteReadError):
@@ -138,7 +131,6 @@ def asyncio_host(path: str, size: int, ready: Connection) -> None:
 
 @contextlib.asynccontextmanager
 async def asyncio_client(port: int, size: int) -> AsyncIterator[Ping]:
-    """Ask through streams."""
     reader, writer = await asyncio.open_connection("127.0.0.1", port, limit=size + 1)
 
     async def ping() -> None:
@@ -192,7 +184,6 @@ def http_host(path: str, size: int, ready: Connection) -> None:
 
 @contextlib.asynccontextmanager
 async def http_client(port: int, size: int) -> AsyncIterator[Ping]:
-    """Ask through the SDK's transport."""
     async with httpx.AsyncClient(transport=Http1Connection(), timeout=DEADLINE_S) as client:
 
         async def ping() -> None:
@@ -232,7 +223,7 @@ def two_processes(rung: str, size: int) -> Iterator[int]:
 
 
 async def timed(ping: Ping) -> float:
-    """Return how long one round trip takes, in ms."""
+    """Return the time of one round trip, in ms."""
     began = time.perf_counter()
     waiting = ping()
     if waiting is not None:
@@ -249,7 +240,7 @@ async def one_step(episode: AsyncEpisode, number: int, image: str) -> tuple[floa
 
 
 async def measure(url: str, image: str, size: int, options: argparse.Namespace) -> dict[str, Any]:
-    """Every rung and whole steps, in turns of ten."""
+    """Measure every rung and whole steps, in turns of ten."""
     series: dict[str, list[float]] = {rung: [] for rung in (*RUNGS, "step")}
     parts: list[dict[str, float]] = []
     sizes: list[int] = []
@@ -277,7 +268,6 @@ async def measure(url: str, image: str, size: int, options: argparse.Namespace) 
 
 
 def report(name: str, result: dict[str, Any]) -> None:
-    """Print one table."""
     print(f"answer of {result['answer_bytes']} bytes (a step with {name}, {result['image_bytes']:.0f} bytes)")
     for rung, values in result["series_ms"].items():
         p50, p95 = statistics.median(values), quantile(values, 0.95)
@@ -287,7 +277,6 @@ def report(name: str, result: dict[str, Any]) -> None:
 
 
 def main() -> None:
-    """Parses the command line and runs."""
     parser = argument_parser(__doc__, image="small")
     parser.add_argument("--steps", type=int, default=300, help="round trips on each rung (300)")
     parser.add_argument("--png-bytes", type=int, default=60_000, help="of the rungs' answer with an image")

@@ -1,13 +1,13 @@
-"""What a step costs and where its time goes, and how much faster that is than the OSWorld way.
+"""Cost of a step by its parts, compared with the OSWorld way.
 
     python -m benchmarks.step_path                       # starts a service of its own
     python -m benchmarks.step_path --host http://127.0.0.1:20000 --run-dir /var/lib/osgym/run/default
 
-In each application one episode does the same actions three times on the same replica: under `fast`,
-under `exact`, and the OSWorld way (pyautogui in a new interpreter through `/execute`, a pause of 2 s, GET
+In each application one episode does the same actions three times on the same replica: under `fast`, under
+`exact`, and the OSWorld way (pyautogui in a new interpreter through `/execute`, a pause of 2 s, GET
 `/screenshot`), in an order that changes from application to application. Every frame of ours is a full
-1920x1080 PNG sent through client and host; OSWorld's calls go straight to the replica's guest agent, which
-is a little kind to them. `overhead` is all that is not waiting for the screen.
+1920x1080 PNG sent through client and host; OSWorld's calls go straight to the replica's guest agent, which is
+a little kind to them. `overhead` is all that is not waiting for the screen.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ from osgym_sdk import Client, Episode, OSGymError, Timing
 PAUSE_S = 2.0
 """`sleep_after_execution` of OSWorld's own runs (DesktopEnv.step, pause=2)."""
 PREFIX = "import pyautogui; import time; pyautogui.FAILSAFE = False; "
-"""What OSWorld's PythonController puts before every action."""
+"""Source that OSWorld's PythonController puts before every action."""
 WAYS = ("fast", "exact", "osworld")
 PARTS = tuple(f.name for f in dataclasses.fields(Timing) if f.name != "total_ms")
 KEYS = {"return": "enter", "page_down": "pagedown", "page_up": "pageup", "slash": "/", "minus": "-"}
@@ -46,7 +46,7 @@ KEYS |= {"plus": "+", "asterisk": "*", "equal": "="}
 
 @dataclass(frozen=True, slots=True)
 class Sample:
-    """One action under one way. `parts` are milliseconds that sum up to `total_ms`."""
+    """One action under one way. `parts` are milliseconds whose sum is `total_ms`."""
 
     app: str
     index: int
@@ -58,10 +58,10 @@ class Sample:
 
 
 def pyautogui_source(send: dict[str, Any]) -> str:
-    """The same action as OSWorld's agents write it.
+    """Return the action as OSWorld's agents write it.
 
     Raises:
-        ValueError: there is no such operation.
+        ValueError: There is no such operation.
     """
     at = f"{send['x']}, {send['y']}" if "x" in send else ""
     match send["op"]:
@@ -84,7 +84,6 @@ def pyautogui_source(send: dict[str, Any]) -> str:
 
 
 def ours(episode: Episode, app: str, index: int, action: Action, policy: str) -> Sample:
-    """One step through the SDK."""
     obs = episode.step(action.send, settle=policy)
     timing = obs.timing
     assert timing is not None
@@ -95,10 +94,10 @@ def ours(episode: Episode, app: str, index: int, action: Action, policy: str) ->
 
 
 def osworld(guest: httpx.Client, app: str, index: int, action: Action, pause_s: float) -> Sample:
-    """One step as OSWorld's DesktopEnv does it.
+    """Do one step as OSWorld's DesktopEnv does it.
 
     Raises:
-        RuntimeError: the action failed in the replica.
+        RuntimeError: The action failed in the replica.
     """
     command = ["python", "-c", PREFIX + pyautogui_source(action.send)]
     started = time.perf_counter()
@@ -121,7 +120,7 @@ def osworld(guest: httpx.Client, app: str, index: int, action: Action, pause_s: 
 def run_application(
     client: Client, app: Application, run_dir: Path, order: tuple[str, ...], options: argparse.Namespace
 ) -> Iterator[Sample]:
-    """All ways in one application, on one replica."""
+    """Yield samples of all ways in one application, on one replica."""
     with client.episode(task_for(app), max_steps=100_000, reuse_frames=False, wait_s=120) as episode:
         wait_steady(episode)
         actions = list(app.actions(Random(options.seed)))[: options.actions]
@@ -138,7 +137,7 @@ def run_application(
 
 
 def report(samples: list[Sample]) -> dict[str, Any]:
-    """The figures of each way, and the ratios; printed and returned."""
+    """Print and return the figures of each way, and the ratios."""
     result: dict[str, Any] = {}
     for way in WAYS:
         mine = [s for s in samples if s.way == way]
@@ -178,7 +177,7 @@ def report(samples: list[Sample]) -> dict[str, Any]:
 
 @contextlib.contextmanager
 def service(options: argparse.Namespace) -> Iterator[tuple[str, Path]]:
-    """The host to measure, and the folder of its replicas' sockets."""
+    """Yield the host to measure, and the folder of its replicas' sockets."""
     if options.host:
         yield options.host, options.run_dir
         return
@@ -187,7 +186,6 @@ def service(options: argparse.Namespace) -> Iterator[tuple[str, Path]]:
 
 
 def parse() -> argparse.Namespace:
-    """The command line."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
     parser.add_argument("--host", help="a running service on this machine; default: start one")
     parser.add_argument("--run-dir", type=Path, default=default_data_dir() / "run" / "default")
@@ -201,7 +199,6 @@ def parse() -> argparse.Namespace:
 
 
 def main() -> int:
-    """Runs all applications; one that fails is named and left out."""
     options = parse()
     samples: list[Sample] = []
     failures: list[dict[str, str]] = []

@@ -1,4 +1,4 @@
-"""Trajectories per minute over real tasks, by replicas, think time and templates, until it falls.
+"""Throughput: trajectories per minute over real tasks, by replicas, think time and templates, until it falls.
 
     python -m benchmarks.throughput --flavor full --replicas 1,2,4,8,16 --think-s 0,1,5,20
     python -m benchmarks.throughput --set runtime=qemu --flavor small --templates off,on
@@ -37,7 +37,7 @@ from osgym_host.tasks.shipped import ShippedTask
 from osgym_sdk import AsyncClient, Result
 
 FALLS = 0.95
-"""A count of replicas that gives less than this share of the best so far is the last one."""
+"""Share of the best throughput below which a number of replicas is the last one."""
 
 
 def _numbers(kind: type[int] | type[float]) -> Any:
@@ -74,7 +74,7 @@ def _arguments() -> argparse.Namespace:
 
 @dataclass(slots=True)
 class Books:
-    """What happened in a window. `began` and `ended` are on the monotonic clock."""
+    """Events of a window. `began` and `ended` are on the monotonic clock."""
 
     began: float = 0.0
     ended: float = 0.0
@@ -86,12 +86,11 @@ class Books:
 
 
 class Policy(OraclePolicy):
-    """The oracle, which also notes whether an episode came from a template."""
+    """Oracle that also records whether an episode came from a template."""
 
     books: Books
 
     async def act(self, obs: Any, task: dict[str, Any], step: int) -> list[dict[str, Any]]:
-        """The oracle's next step."""
         if step == 0 and (said := obs.episode.template):
             self.books.templates[said] += 1
         return await super().act(obs, task, step)
@@ -128,7 +127,7 @@ async def _run(url: str, pid: int | None, count: int, tasks: list[ShippedTask], 
 
 @dataclass(frozen=True, slots=True)
 class Cell:
-    """One measurement: for how long, and with which policy."""
+    """One measurement: its duration and its policy."""
 
     think_s: float
     settle: str
@@ -137,13 +136,15 @@ class Cell:
 
     @staticmethod
     def of(think_s: float, tasks: list[ShippedTask], *, settle: str, ramp_s: float, seconds: float) -> Cell:
-        """Thinking makes ramp and window longer, by what one and two mean trajectories think."""
+        """Return a cell whose ramp and window are longer by the think time of one and two mean
+        trajectories.
+        """
         thinks_s = think_s * statistics.fmean(len(task.oracle) for task in tasks)
         return Cell(think_s, settle, ramp_s + thinks_s, seconds + 2 * thinks_s)
 
 
 def row_of(books: Books, count: int, cores: int) -> dict[str, Any]:
-    """The figures of a window, and the raw series of the trajectories that ended in it."""
+    """Return the figures of a window, and the raw series of the trajectories that ended in it."""
     seconds = books.ended - books.began
     within = [result for at, result in books.results if books.began <= at <= books.ended]
     good = [result for result in within if result.reward == 1.0]
@@ -204,7 +205,7 @@ def _shown(row: dict[str, Any]) -> str:
 def _ladder(
     options: argparse.Namespace, think_s: float, tasks: list[ShippedTask], cores: int
 ) -> Iterator[dict[str, Any]]:
-    """All counts of replicas of one think time; an arm ends where its throughput falls."""
+    """Yield all counts of replicas of one think time; an arm ends where its throughput falls."""
     best = dict.fromkeys(options.templates, 0.0)
     times = {"ramp_s": options.ramp_s, "seconds": options.seconds}
     cell = Cell.of(think_s, tasks, settle=options.settle, **times)
@@ -225,7 +226,6 @@ def _ladder(
 
 
 def main() -> int:
-    """Run the benchmark; 1 when a trajectory failed or an oracle did not earn 1."""
     options = _arguments()
     only = tuple(options.only)
     long = options.tasks == "long"

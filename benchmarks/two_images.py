@@ -1,4 +1,4 @@
-"""What the same steps take on two golden images, in turns in one run: what did a change of the guest cost?
+"""Times of the same steps on two golden images, in turns in one run: the cost of a change in the guest.
 
     osgym image ls                                        # digests of the images
     python -m benchmarks.two_images 3599de 0dd817 --rounds 20
@@ -74,7 +74,6 @@ def opened(episode: Episode) -> None:
 
 
 def measure(episode: Episode, name: str, step: Sequence[Act], image: str, round_number: int) -> Sample:
-    """Do one step."""
     began = time.monotonic()
     obs = episode.step(list(step))
     total_ms = (time.monotonic() - began) * 1000
@@ -117,7 +116,6 @@ def report(samples: Sequence[Sample], images: Sequence[str]) -> list[dict[str, A
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run it."""
     parser = argument_parser(__doc__)
     parser.add_argument("images", nargs=2, help="two golden images: tags or beginnings of digests")
     parser.add_argument(

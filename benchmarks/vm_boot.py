@@ -1,4 +1,4 @@
-"""Virtual machines the way they are made without snapshots: a disk, a boot; or QEMU's own `loadvm`."""
+"""Virtual machines made without snapshots: a disk and a boot, or QEMU's own `loadvm`."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _OWN_RAM = re.compile(r"^memory-backend-file,(id=ram0),mem-path=")
 
 @dataclass(frozen=True)
 class Recipe:
-    """What all booted machines of a series have in common."""
+    """Options that all booted machines of a series share."""
 
     image: DiskImage
     shape: Shape
@@ -37,21 +37,19 @@ class Recipe:
 
 
 class BootedVm:
-    """A machine with RAM of its own."""
+    """Machine with RAM of its own."""
 
     def __init__(self, process: subprocess.Popen[bytes], address: TcpAddress, qmp: Path) -> None:
-        """Use `boot`."""
         self.process = process
         self.address = address
         self.qmp = qmp
 
     @property
     def pid(self) -> int:
-        """QEMU's process."""
         return self.process.pid
 
     async def ready(self) -> None:
-        """Waits until its desktop is drawn and quiet.
+        """Wait until its desktop is drawn and quiet.
 
         Raises:
             TimeoutError: It is not in time, or QEMU ended.
@@ -66,7 +64,7 @@ class BootedVm:
         raise TimeoutError(f"no desktop (QEMU: {self.process.poll()})")
 
     async def save(self) -> None:
-        """Writes RAM and devices into the disk (`savevm`), for `boot(saved=True)` of its copies."""
+        """Write RAM and devices into the disk (`savevm`), for `boot(saved=True)` of its copies."""
         monitor = await Qmp.connect(self.qmp, _END_S)
         try:
             said = await monitor.hmp(f"savevm {SAVED}", timeout_s=SAVE_TIMEOUT_S)
@@ -75,18 +73,17 @@ class BootedVm:
             await monitor.close()
 
     async def show_a_frame(self) -> None:
-        """What a client does first."""
         async with GuestClient(self.address, token=TOKEN) as guest:
             await guest.observe()
 
 
 @contextlib.asynccontextmanager
 async def boot(recipe: Recipe, disk: Path, folder: Path, *, saved: bool = False) -> AsyncIterator[BootedVm]:
-    """Starts QEMU on a disk of its own: the kernel from beside the image, or what `save` left in the disk.
+    """Start QEMU on a disk of its own: the kernel from beside the image, or what `save` left in the disk.
 
     Args:
-        disk: qcow2, written to.
-        folder: For sockets and credentials.
+        disk: Disk in qcow2, written to.
+        folder: Folder for sockets and credentials.
     """
     vm = _start(recipe, disk, folder, saved)
     try:

@@ -1,4 +1,4 @@
-"""What the benchmarks of virtual machines share: their options, their service, and a look at its machines."""
+"""Parts that the benchmarks of virtual machines share: options, service, and a look at its machines."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ START_S = 180.0
 def options(
     description: str | None, *, image: str = "small", snapshot: str = "desktop"
 ) -> argparse.ArgumentParser:
-    """A parser with what all of them take."""
+    """Return a parser with the common options."""
     parser = argument_parser(description, image=image)
     parser.add_argument("--snapshot", default=snapshot, help=f"which frozen moment of it ({snapshot})")
     parser.add_argument(
@@ -38,7 +38,7 @@ def options(
 
 
 def described(args: argparse.Namespace) -> dict[str, Any]:
-    """What is measured, and on what: to be printed and saved with every result."""
+    """Return what is measured, and on what: to be printed and saved with every result."""
     snapshot = SnapshotStore(default_data_dir()).resolve(f"{args.image}@{args.snapshot}")
     manifest = snapshot.manifest
     return {
@@ -53,7 +53,7 @@ def described(args: argparse.Namespace) -> dict[str, Any]:
 
 
 def qemu_version() -> str:
-    """Of the QEMU that is installed; empty when there is none."""
+    """Return the version of the installed QEMU; empty when there is none."""
     with contextlib.suppress(OSError):
         said = subprocess.run(
             ["qemu-system-x86_64", "--version"], capture_output=True, text=True, check=False
@@ -64,7 +64,7 @@ def qemu_version() -> str:
 
 
 class Service:
-    """A host agent with virtual machines, and what can be seen of them from outside."""
+    """Host agent with virtual machines, and what can be seen of them from outside."""
 
     def __init__(self, url: str, pid: int, instance: str) -> None:
         self.url = url
@@ -73,18 +73,16 @@ class Service:
         self.run_folder = default_data_dir() / "run" / instance
 
     def last_event(self) -> int:
-        """Number of the host's newest event."""
         answer = httpx.get(f"{self.url}/v1/events?after=0&wait_s=0", timeout=30)
         return int(answer.raise_for_status().json()["last_id"])
 
     def events(self, after: int) -> list[dict[str, Any]]:
-        """The host's events behind that one."""
         answer = httpx.get(f"{self.url}/v1/events?after={after}&wait_s=0", timeout=30)
         found: list[dict[str, Any]] = answer.raise_for_status().json()["events"]
         return found
 
     def records(self) -> list[VmRecord]:
-        """All machines as the host agent has written them down."""
+        """Return the host agent's records of all machines."""
         found = []
         for path in (self.run_folder / "records").glob("v*.json"):
             with contextlib.suppress(OSError, ValueError):  # replaced or removed while it was read
@@ -92,11 +90,11 @@ class Service:
         return found
 
     def parked(self) -> int:
-        """How many processes wait to become clones."""
+        """Return the number of processes that wait to become clones."""
         return sum(record.phase is VmPhase.PARKED for record in self.records())
 
     def machine_pids(self) -> list[int]:
-        """Processes of QEMU whose disk is in this instance's folder, whatever is written down."""
+        """Return processes of QEMU whose disk is in this instance's folder, recorded or not."""
         mark = os.fsencode(self.run_folder) + b"/"
         found = []
         for held in os.scandir("/proc"):
@@ -108,10 +106,10 @@ class Service:
         return found
 
     def record_of(self, replica_id: str) -> VmRecord:
-        """The machine that is a replica.
+        """Return the machine that is a replica.
 
         Raises:
-            LookupError: None is.
+            LookupError: There is none.
         """
         for record in self.records():
             if record.replica is not None and record.replica.replica_id == replica_id:
@@ -119,7 +117,7 @@ class Service:
         raise LookupError(f"no machine is {replica_id}")
 
     def agent(self) -> dict[str, float]:
-        """What the host agent itself holds: descriptors, among them memory files, and memory."""
+        """Return the host agent's own resources: descriptors, among them memory files, and memory."""
         held = {"fds": 0.0, "memfds": 0.0, "pss_mib": pss_mib([self.pid])}
         with contextlib.suppress(OSError):
             for path in Path(f"/proc/{self.pid}/fd").iterdir():
@@ -129,14 +127,15 @@ class Service:
         return held
 
     def pss_mib(self, replica_id: str) -> float:
-        """Memory of a replica's QEMU, shared pages by their part."""
+        """Return the memory of a replica's QEMU, with shared pages by their part."""
         pid = self.record_of(replica_id).pid
         return pss_mib([pid]) if pid is not None else 0.0
 
     async def inside(
         self, replica_id: str, command: str, *, root: bool = False, timeout_s: float = 60.0
     ) -> str:
-        """What a shell command prints in a replica, past the host agent: by its token from the records.
+        """Return the output of a shell command in a replica, past the host agent, by its token from the
+        records.
 
         Raises:
             GuestError: It did not answer, or refused.
@@ -148,24 +147,24 @@ class Service:
             return (await guest.execute(argv, timeout_s=timeout_s)).output
 
     def answers(self, replica_id: str) -> bool:
-        """Whether a replica's guest agent does, within seconds."""
+        """Return whether a replica's guest agent answers within seconds."""
         try:
             return "yes" in asyncio.run(self.inside(replica_id, "echo yes", timeout_s=5))
         except GuestError:
             return False
 
     def harm(self, replica_id: str, command: str) -> None:
-        """Runs a command as root in a replica that may not live to answer."""
+        """Run a command as root in a replica that may not live to answer."""
         with contextlib.suppress(GuestError):
             asyncio.run(self.inside(replica_id, command, root=True, timeout_s=20))
 
 
 @contextlib.contextmanager
 def vm_service(args: argparse.Namespace, settings: Mapping[str, str | int | float]) -> Iterator[Service]:
-    """Runs a host agent of its own with the benchmark's image for the time of the block.
+    """Run a host agent of its own with the benchmark's image for the time of the block.
 
     Raises:
-        ServiceFailed: It did not come up.
+        ServiceFailed: It did not start.
     """
     given: dict[str, str | int | float] = {
         "runtime": "qemu",

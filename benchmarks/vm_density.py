@@ -1,14 +1,14 @@
-"""How many live virtual desktops fit: start them by the real service, look at each, act in as many as can.
+"""Density of live virtual desktops: start them by the real service, look at each, act in each.
 
     python -m benchmarks.vm_density --image small --replicas 400
     python -m benchmarks.vm_density --image full --replicas 400
 
 On a host with KVM: make the snapshot there (`osgym image snapshot full --accel kvm`), then the same.
 
-Each desktop is an episode of the SDK. Three parts: leasing (the curve of memory and start times), one
-full screenshot of each while all live, one real action in each (the desktop's menu is opened, and the
-screen must differ). Memory is what the host really lost (MemAvailable before minus now). It stops above
-a floor of available memory, by itself.
+Each desktop is an episode of the SDK. Three parts: leasing (the curve of memory and start times), one full
+screenshot of each while all live, one real action in each (the desktop's menu is opened, and the screen must
+differ). Memory is what the host really lost (MemAvailable before minus now). It stops above a floor of
+available memory, by itself.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from osgym_sdk import AsyncClient, AsyncEpisode, NoCapacity, OSGymError
 TTL_S = 600.0
 WAIT_S = 60.0
 WITHIN_S = 120.0
-"""All must answer a screenshot within the same so many seconds (issue: two minutes)."""
+"""Time within which all must answer a screenshot."""
 SAMPLE = 25
 TB_MIB = 64
 CLOSE_AT_ONCE = 8
@@ -54,16 +54,15 @@ class Run:
     agent_cpu_s: float = 0.0
 
     def pids(self) -> list[int]:
-        """QEMU processes of all replicas."""
         return [record.pid for record in self.service.records() if record.pid and record.replica is not None]
 
     def sampled(self) -> dict[str, float]:
-        """Mean memory of some machines, spread over all ages."""
+        """Return the mean memory of some machines, spread over all ages."""
         pids = self.pids()
         return mean(memory(pid).as_dict() for pid in pids[:: max(1, len(pids) // SAMPLE)])
 
     def point(self, elapsed_s: float, last: int) -> None:
-        """Adds a point to the curve and prints it."""
+        """Add a point to the curve and print it."""
         recent = self.start_s[-last:]
         row = {"replicas": len(self.episodes), "s": elapsed_s, **host_growth(self.before)}
         row |= {"start_median_s": quantile(recent, 0.5), "start_p95_s": quantile(recent, 0.95)}
@@ -79,7 +78,7 @@ class Run:
 
 
 async def lease_all(client: AsyncClient, run: Run) -> None:
-    """Leases desktops, a few at a time, until all are there or something stops it."""
+    """Lease desktops, a few at a time, until all are there or something stops it."""
     wanted, every = run.args.replicas, run.args.every
     spent = cpu_s(run.service.pid)
     began = time.monotonic()
@@ -117,7 +116,7 @@ async def lease_all(client: AsyncClient, run: Run) -> None:
 
 
 async def each(run: Run, what: str, work: Any) -> dict[str, Any]:
-    """Does something in every episode, a few at a time; stops at the floor."""
+    """Run a function in every episode, a few at a time; stop at the floor."""
     gate = asyncio.Semaphore(run.args.at_once)
     latencies: list[float] = []
     failures: list[str] = []
@@ -163,13 +162,12 @@ async def each(run: Run, what: str, work: Any) -> dict[str, Any]:
 
 
 async def screenshot(_number: int, episode: AsyncEpisode) -> None:
-    """A full frame."""
     seen = await episode.observe()
     assert seen.data.startswith(PNG), "no picture"
 
 
 async def act(number: int, episode: AsyncEpisode) -> None:
-    """Opens the desktop's menu; the screen must have changed."""
+    """Open the desktop's menu; the screen must have changed."""
     before = await episode.observe()
     x = 500 + number % 400
     after = await episode.step({"op": "click", "x": x, "y": 400, "button": "right"})
@@ -179,7 +177,7 @@ async def act(number: int, episode: AsyncEpisode) -> None:
 
 
 async def idle(run: Run, seconds: float) -> dict[str, Any]:
-    """CPU time of the machines while nobody does anything."""
+    """Return the CPU time of the idle machines."""
     pids = run.pids()
     before, began = [cpu_s(pid) for pid in pids], time.monotonic()
     await asyncio.sleep(seconds)
@@ -195,7 +193,7 @@ async def idle(run: Run, seconds: float) -> dict[str, Any]:
 
 
 async def close_all(client: AsyncClient, run: Run) -> float:
-    """Gives all back and waits until nothing of them is left; seconds."""
+    """Give all back and wait until nothing of them is left; return the seconds."""
     gate = asyncio.Semaphore(CLOSE_AT_ONCE)
     began = time.monotonic()
     ours = {episode.trajectory.replica_id for episode in run.episodes}
@@ -214,7 +212,7 @@ async def close_all(client: AsyncClient, run: Run) -> float:
 
 
 async def measure(args: argparse.Namespace, service: Service, before: dict[str, float]) -> dict[str, Any]:
-    """The whole series against a running service."""
+    """Run the whole series against a running service."""
     run = Run(args, service, Floor(args.floor_gib * 1024), before)
     async with AsyncClient(service.url) as client, run.floor.guarded(service.records):
         try:
@@ -249,7 +247,6 @@ async def measure(args: argparse.Namespace, service: Service, before: dict[str, 
 
 
 def main() -> None:
-    """Parses the command line and runs."""
     parser = options(__doc__)
     parser.add_argument("--replicas", type=int, default=400, help="how many to lease (400)")
     parser.add_argument("--at-once", type=int, default=4, help="callers at a time (4)")

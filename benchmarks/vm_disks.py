@@ -1,4 +1,4 @@
-"""Ways to give each virtual machine a disk of its own, and what they take of the host's disk."""
+"""Disks of virtual machines, made in several ways, and their space on the host's disk."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ GIB = 1 << 30
 
 
 class DisksFailed(RuntimeError):
-    """A disk could not be made; the message carries what the tool said."""
+    """A disk could not be made; the message has the tool's output."""
 
 
 def run(*argv: str | Path) -> None:
-    """Runs a tool.
+    """Run a tool.
 
     Raises:
         DisksFailed: It failed or is not there.
@@ -33,34 +33,33 @@ def run(*argv: str | Path) -> None:
 
 
 def copy(source: Path, target: Path) -> None:
-    """A full copy, holes kept."""
     run("cp", "--reflink=never", "--sparse=auto", source, target)
 
 
 def reflink(source: Path, target: Path) -> None:
-    """A copy that shares all blocks until they are written."""
+    """Make a copy that shares all blocks until they are written."""
     run("cp", "--reflink=always", source, target)
 
 
 def overlay(source: Path, target: Path) -> None:
-    """An empty qcow2 file over the source."""
+    """Make an empty qcow2 file over the source."""
     run("qemu-img", "create", "-q", "-f", "qcow2", "-F", "qcow2", "-b", source, target)
 
 
 def used_bytes(folder: Path) -> int:
-    """What is used of the file system that a folder is on."""
+    """Return the used space of the file system that has the folder."""
     found = os.statvfs(folder)
     return (found.f_blocks - found.f_bfree) * found.f_frsize
 
 
 def folder_bytes(folder: Path) -> int:
-    """What the files of a folder take, each counted in full (not for reflinks)."""
+    """Return the size of a folder's files, each counted in full (not for reflinks)."""
     return sum(path.stat().st_blocks * 512 for path in folder.rglob("*") if path.is_file())
 
 
 @contextlib.contextmanager
 def xfs(scratch: Path, size_bytes: int) -> Iterator[Path]:
-    """An XFS file system with reflinks in a sparse file, mounted for the time of the block.
+    """Mount an XFS file system with reflinks in a sparse file for the time of the block.
 
     Raises:
         DisksFailed: It cannot be made or mounted here (root, xfsprogs, a loop device).
@@ -83,13 +82,13 @@ def xfs(scratch: Path, size_bytes: int) -> Iterator[Path]:
 
 @dataclass
 class Made:
-    """Many disks made in one way.
+    """Disks made in one way.
 
     Attributes:
-        count: How many were really made.
+        count: Number of disks that were made.
         bytes_each: Growth of the file system for each, after a sync.
-        seconds: Of each, as the maker sees it (before the sync).
-        batches: How many times the budget was filled and emptied.
+        seconds: Time of each, as the maker sees it (before the sync).
+        batches: Number of times the budget was filled and emptied.
     """
 
     count: int = 0
@@ -101,7 +100,7 @@ class Made:
 def make_many(
     make: Callable[[Path, Path], None], source: Path, folder: Path, count: int, budget_bytes: int
 ) -> Made:
-    """Makes disks one after another, removing them whenever the budget is used up."""
+    """Make disks one after another, removing them whenever the budget is used up."""
     made = Made()
     taken = used_bytes if make is reflink else folder_bytes  # others write to the same file system
     grown = 0

@@ -1,13 +1,13 @@
-"""Each fault of a virtual machine, provoked on purpose: what the client sees, how soon the slot is clean.
+"""Faults of a virtual machine: the client's view, and the time to a clean slot.
 
     python -m benchmarks.vm_faults --image small
     python -m benchmarks.vm_faults --accel kvm     # on a host with KVM and such a snapshot
 
-The harm is done under an episode while another one beside it takes a step every fifth of a second.
-Measured from the harm: `noticed`, until the host retires the machine; `clean`, until nothing of it is left
-and its slot is free; `answered`, until the client's next call is over, and what it says. The last two rows
-are faults that no episode ends by: an agent inside that is started again, a host agent that is. Run it as
-root on the machine itself: harm inside a guest goes through its agent, by the host agent's records.
+The harm is done under an episode while another one beside it takes a step every fifth of a second. Measured
+from the harm: `noticed`, until the host retires the machine; `clean`, until nothing of it is left and its
+slot is free; `answered`, until the client's next call is over, and what it says. The last two rows are faults
+that no episode ends by: an agent inside that is started again, a host agent that is. Run it as root on the
+machine itself: harm inside a guest goes through its agent, by the host agent's records.
 """
 
 from __future__ import annotations
@@ -35,13 +35,13 @@ WAIT_S = 120.0
 NEIGHBOUR_EVERY_S = 0.2
 CALL_AFTER_S = 1.5
 _LATER = "(sleep 1; {}) >/dev/null 2>&1 &"
-"""Harm to the guest agent, which is to answer the command before."""
+"""Harm to the guest agent, which has to answer the command first."""
 _AGENT = "pkill -{} -f [o]sgym_guest"
 _FILL = f"dd if=/dev/urandom of=/big bs=1M count={5 * DISK_MIB} conv=fsync"
 
 
 class When(enum.Enum):
-    """When the client takes its next step."""
+    """Moment of the client's next step."""
 
     NOTICED = "once the host has noticed"
     SOON = "soon after the harm, which nothing tells but a call"
@@ -108,17 +108,16 @@ class Watch:
                     self.seen.setdefault(event["state"], (now, event))
 
     def wait(self, state: str) -> bool:
-        """Whether the replica came into this state in time."""
+        """Return whether the replica came into this state in time."""
         return until(lambda: state in self.seen)
 
     def close(self) -> None:
-        """Stop following."""
         self._ended.set()
         self._thread.join(WAIT_S)
 
 
 class Neighbour:
-    """Steps in another episode all the time, and how they went."""
+    """Steps another episode all the time, and records the results."""
 
     def __init__(self, episode: Episode) -> None:
         self._episode = episode
@@ -139,7 +138,6 @@ class Neighbour:
                 self.step_ms.append(1000 * (time.monotonic() - began))
 
     def close(self) -> dict[str, Any]:
-        """Stop, and say how it went."""
         enough = len(self.step_ms) + 2  # one of them began after the harm was over
         until(lambda: len(self.step_ms) >= enough or bool(self.error))
         self._ended.set()
@@ -150,7 +148,7 @@ class Neighbour:
 
 
 def until(condition: Callable[[], bool]) -> bool:
-    """Wait for something that another thread sees; whether it came."""
+    """Return whether a condition that another thread fulfils came true in time."""
     end = time.monotonic() + WAIT_S
     while not condition():
         if time.monotonic() > end:
@@ -160,7 +158,7 @@ def until(condition: Callable[[], bool]) -> bool:
 
 
 def call(episode: Episode) -> str:
-    """Take a step; what the client sees."""
+    """Take a step; return the client's view."""
     try:
         episode.step("move(7,7)", settle="fast")
     except EpisodeLost as lost:
@@ -171,14 +169,13 @@ def call(episode: Episode) -> str:
 
 
 def replica_of(episode: Episode) -> str:
-    """Its desktop."""
     replica_id = episode.replica_id
     assert replica_id is not None
     return replica_id
 
 
 def provoke(client: Client, service: Service, fault: Fault) -> dict[str, Any]:
-    """Do one harm and say what came of it."""
+    """Do one harm and return its consequences."""
     with client.episode(wait_s=WAIT_S) as other, client.episode(wait_s=WAIT_S) as victim:
         victim.step("move(6,6)")
         replica_id = replica_of(victim)
@@ -264,7 +261,6 @@ def kill_host_agent(args: argparse.Namespace, settings: dict[str, str | int | fl
 
 
 def table(rows: list[dict[str, Any]]) -> list[str]:
-    """As Markdown: medians over the rounds."""
     lines = [
         "| fault | noticed s | slot clean s | call over s | the client's next call | neighbour's slowest |",
         "|---|---|---|---|---|---|",
@@ -284,7 +280,6 @@ def table(rows: list[dict[str, Any]]) -> list[str]:
 
 
 def main() -> int:
-    """Parses the command line and runs; 1 when a fault ended otherwise than it is meant to."""
     parser = options(__doc__)
     parser.add_argument("--rounds", type=int, default=3, help="how often each (3)")
     parser.add_argument("--only", default="", help="only faults with this in their name")

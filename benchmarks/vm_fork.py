@@ -1,14 +1,14 @@
-"""Branching a desktop in the middle of its work: how long the parent stands still, when the children answer.
+"""Branching a desktop in the middle of its work: the parent's pause, and the children's first answers.
 
     python -m benchmarks.vm_fork                                   # Calc in the full image, emulated
     python -m benchmarks.vm_fork --image small --snapshot desktop  # an editor in the small one
     python -m benchmarks.vm_fork --accel kvm                       # on a host with KVM and such a snapshot
 
-Measured by a client of the service: from the call of `fork` until it returns (every child has answered
-with its new identity), and until each child's first frame is there. The text that was typed is in no file
-when the desktop is branched; each child types on, saves, and the file is read inside it. Then a line of
-children of children, and a checkpoint that outlives QEMU and the host agent (kill -9), both restored by the
-next one. Run it as root on the machine itself, with nothing else on it.
+Measured by a client of the service: from the call of `fork` until it returns (every child has answered with
+its new identity), and until each child's first frame is there. The text that was typed is in no file when the
+desktop is branched; each child types on, saves, and the file is read inside it. Then a line of children of
+children, and a checkpoint that outlives QEMU and the host agent (kill -9), both restored by the next one. Run
+it as root on the machine itself, with nothing else on it.
 """
 
 from __future__ import annotations
@@ -28,14 +28,14 @@ from benchmarks.vm_sessions import Session, session_of
 from osgym_sdk import AsyncClient, AsyncEpisode, AsyncObservation
 
 TEXT, MORE = "never saved", "o"
-"""Nothing that an office suite's automatic correction would change."""
+"""Texts that an office suite's automatic correction does not change."""
 STOCK_WAIT_S = 120.0
 QUIET_S = 2.0
-"""Between rounds: what the last one left to do is done by then."""
+"""Pause between rounds, after which the last round's remaining work is done."""
 
 
 async def stocked(service: Service, count: int) -> None:
-    """Waits until so many processes are parked, and a moment more."""
+    """Wait until so many processes are parked, and a moment more."""
     end = time.monotonic() + STOCK_WAIT_S
     while service.parked() < count and time.monotonic() < end:  # noqa: ASYNC110  # it is in another process
         await asyncio.sleep(0.1)
@@ -43,14 +43,14 @@ async def stocked(service: Service, count: int) -> None:
 
 
 def pause_ms(service: Service, parent: AsyncEpisode, after: int) -> float:
-    """How long a parent stood still that was forked after an event."""
+    """Return the pause of a parent that was forked after an event."""
     forks = [event for event in service.events(after) if event["kind"] == "fork"]
     (mine,) = [event for event in forks if event["episode_id"] == parent.episode_id]
     return float(mine["pause_ms"])
 
 
 def differing_share(one: AsyncObservation, other: AsyncObservation) -> float:
-    """Which part of two frames' pixels is not the same: a caret and a clock are."""
+    """Return the share of two frames' pixels that differ: a caret and a clock do."""
     difference = ImageChops.difference(one.image.convert("RGB"), other.image.convert("RGB")).convert("L")
     return 1.0 - difference.histogram()[0] / (difference.width * difference.height)
 
@@ -58,7 +58,7 @@ def differing_share(one: AsyncObservation, other: AsyncObservation) -> float:
 async def timed_fork(
     service: Service, parent: AsyncEpisode, count: int
 ) -> tuple[list[AsyncEpisode], dict[str, Any]]:
-    """Forks once; returns the children and what it took."""
+    """Fork once; return the children and the times."""
     await stocked(service, count)
     before = await parent.observe()
     held, last = service.agent(), service.last_event()
@@ -86,12 +86,11 @@ async def timed_fork(
 
 
 async def close_all(episodes: list[AsyncEpisode]) -> None:
-    """Gives them all back."""
     await asyncio.gather(*(episode.close() for episode in episodes))
 
 
 async def rounds(service: Service, parent: AsyncEpisode, count: int, times: int) -> list[dict[str, Any]]:
-    """Forks several times; the parent works on in between."""
+    """Fork several times, while the parent works on in between."""
     rows = []
     for number in range(times):
         await parent.step({"op": "type", "text": MORE})
@@ -108,7 +107,7 @@ async def rounds(service: Service, parent: AsyncEpisode, count: int, times: int)
 
 
 async def diverge(service: Service, session: Session, parent: AsyncEpisode, text: str) -> dict[str, Any]:
-    """Four children type on, each its own; what each of them and the parent has in the end."""
+    """Let four children type on, each its own; return the final texts of each and of the parent."""
     children, _row = await timed_fork(service, parent, 4)
     await asyncio.gather(*(session.type(child, f" child {n}") for n, child in enumerate(children)))
     pss = [service.pss_mib(child.replica_id) for child in children]
@@ -134,7 +133,7 @@ async def diverge(service: Service, session: Session, parent: AsyncEpisode, text
 async def descend(
     service: Service, session: Session, parent: AsyncEpisode, text: str, depth: int
 ) -> dict[str, Any]:
-    """Children of children; the last one saves what all of them typed."""
+    """Make children of children; the last one saves what all of them typed."""
     line: list[AsyncEpisode] = []
     rows = []
     for number in range(depth):
@@ -151,7 +150,7 @@ async def descend(
 
 
 async def kept(client: AsyncClient, service: Service, parent: AsyncEpisode) -> dict[str, Any]:
-    """Takes a checkpoint, then kills every machine and the host agent."""
+    """Take a checkpoint, then kill every machine and the host agent."""
     began = time.monotonic()
     checkpoint = await parent.checkpoint(keep=True)
     took_s = time.monotonic() - began
@@ -171,7 +170,7 @@ async def kept(client: AsyncClient, service: Service, parent: AsyncEpisode) -> d
 
 
 async def restore(service: Service, session: Session, checkpoint_id: str, text: str) -> dict[str, Any]:
-    """Restores on the next host agent, types on, and reads what is there."""
+    """Restore on the next host agent, type on, and read the text."""
     async with AsyncClient(service.url) as client:
         await stocked(service, 1)
         began = time.monotonic()
@@ -189,7 +188,7 @@ async def restore(service: Service, session: Session, checkpoint_id: str, text: 
 
 
 async def work(service: Service, args: argparse.Namespace, native: str) -> dict[str, Any]:
-    """Everything on one host agent, which is dead at the end."""
+    """Run everything on one host agent, which is dead at the end."""
     session = session_of(args.image, args.snapshot)
     times = 2 if args.quick else args.rounds
     result: dict[str, Any] = {"native": native, "session": session.name}
@@ -210,7 +209,7 @@ async def work(service: Service, args: argparse.Namespace, native: str) -> dict[
 
 
 def run(args: argparse.Namespace, native: str) -> dict[str, Any]:
-    """One variant: a host agent that is killed, and the next one."""
+    """Run one variant: a host agent that is killed, and the next one."""
     most = max(args.children)
     settings = {
         "warm": 1,
@@ -230,7 +229,7 @@ def run(args: argparse.Namespace, native: str) -> dict[str, Any]:
 
 
 def report(result: dict[str, Any], children: list[int]) -> None:
-    """Prints the figures of one variant against the targets."""
+    """Print the figures of one variant against the targets."""
     for count in children:
         rows = result[f"rounds_{count}"]
         pauses = [row["pause_ms"] for row in rows]
@@ -246,7 +245,6 @@ def report(result: dict[str, Any], children: list[int]) -> None:
 
 
 def main() -> int:
-    """Parses the command line and runs; 1 when something that was to be proved was not."""
     parser = options(__doc__, image="full", snapshot="calc-open")
     parser.add_argument("--children", type=int, nargs="+", default=[4, 16], help="ways of the forks (4 16)")
     parser.add_argument("--rounds", type=int, default=10, help="how often (10; half for more than 4)")

@@ -1,4 +1,4 @@
-"""Looks at virtual machines from the host: memory by purpose, CPU time by thread, a floor of memory."""
+"""Virtual machines seen from the host: memory by purpose, CPU time by thread, a floor of memory."""
 
 from __future__ import annotations
 
@@ -20,18 +20,18 @@ _SCHEDULER_CLOCK = 2
 _GOLDEN = "/memfd:osgym-ram"
 _LAST_LOOK_S = 0.25
 _RAM_BYTES = 256 << 20
-"""No other mapping without a name is as large as the smallest guest's RAM."""
+"""Size that no other mapping without a name reaches: that of the smallest guest's RAM."""
 
 
 @dataclass(frozen=True)
 class Memory:
-    """What one QEMU takes, in MiB.
+    """Memory of one QEMU, in MiB.
 
     Attributes:
-        own: Pages that are nobody else's: what a machine more costs.
-        pss: The same and its part of what is shared, the golden RAM above all.
-        guest_ram: Of `own`: pages of the golden RAM that it changed.
-        code: Of `own`: translated guest code (emulation only).
+        own: Pages that are not shared: the cost of one more machine.
+        pss: The same and its part of shared pages, the golden RAM above all.
+        guest_ram: Part of `own`: pages of the golden RAM that it changed.
+        code: Part of `own`: translated guest code (emulation only).
         golden: Pages of the golden RAM that it has mapped unchanged.
     """
 
@@ -43,11 +43,10 @@ class Memory:
 
     @property
     def qemu(self) -> float:
-        """Of `own`: QEMU itself, with its tables of translated code."""
+        """Part of `own`: QEMU itself, with its tables of translated code."""
         return self.own - self.guest_ram - self.code
 
     def as_dict(self) -> dict[str, float]:
-        """For the raw series."""
         return {
             "own": self.own,
             "pss": self.pss,
@@ -59,7 +58,7 @@ class Memory:
 
 
 def memory(pid: int) -> Memory:
-    """What a process takes, by its mappings; all zero when it is gone."""
+    """Return the memory of a process by its mappings; all zero when it is gone."""
     own = pss = guest_ram = code = golden = 0
     kind = ""
     with contextlib.suppress(OSError), Path(f"/proc/{pid}/smaps").open() as lines:
@@ -84,7 +83,9 @@ def memory(pid: int) -> Memory:
 
 
 def _kind(addresses: str, rights: str, named: str) -> str:
-    """Guest RAM (the golden one, or a booted machine's own), translated code, or anything else."""
+    """Return the kind of a mapping: guest RAM (golden or a booted machine's own), translated code, or
+    other.
+    """
     if named:
         return "ram" if named.startswith(_GOLDEN) else ""
     if "x" in rights:
@@ -94,7 +95,7 @@ def _kind(addresses: str, rights: str, named: str) -> str:
 
 
 def cpu_s(pid: int) -> float:
-    """CPU time of a process in nanosecond resolution; 0 when it is gone."""
+    """Return the CPU time of a process in nanosecond resolution; 0 when it is gone."""
     with contextlib.suppress(OSError):
         return time.clock_gettime((~pid << 3) | _SCHEDULER_CLOCK)
     return 0.0
@@ -110,7 +111,7 @@ class Thread:
 
 
 def threads(pid: int) -> dict[int, Thread]:
-    """The threads of a process by their numbers.
+    """Return the threads of a process by their numbers.
 
     QEMU gives its threads no names: the main loop has the process's number, the others are counted in the
     order of their start.
@@ -132,7 +133,7 @@ def threads(pid: int) -> dict[int, Thread]:
 def thread_shares(
     before: dict[int, Thread], after: dict[int, Thread], seconds: float
 ) -> dict[str, dict[str, float]]:
-    """Percent of a core and wakeups per second of each thread by its role; only those that ran."""
+    """Return percent of a core and wakeups per second of each thread by its role; only those that ran."""
     shares: dict[str, dict[str, float]] = {}
     for task, now in after.items():
         was = before.get(task, Thread(now.role, 0.0, 0))
@@ -144,29 +145,28 @@ def thread_shares(
 
 
 def host_mib() -> dict[str, float]:
-    """The host's memory, as far as virtual machines show in it."""
+    """Return the host's memory, as far as virtual machines show in it."""
     found = meminfo_mib()
     return {name: found[name] for name in HOST_FIELDS}
 
 
 def host_growth(before: dict[str, float]) -> dict[str, float]:
-    """What the host has lost since, and where; `lost` is MemAvailable."""
+    """Return the host's loss of memory since, by kind; `lost` is MemAvailable."""
     now = host_mib()
     grown = {name: now[name] - before[name] for name in HOST_FIELDS if name != "MemAvailable"}
     return {"lost": before["MemAvailable"] - now["MemAvailable"], **grown}
 
 
 def mean(rows: Iterable[dict[str, float]]) -> dict[str, float]:
-    """The mean of each field."""
     listed = list(rows)
     return {key: sum(row[key] for row in listed) / len(listed) for key in listed[0]} if listed else {}
 
 
 class Floor:
-    """Watches the host's available memory, so that a benchmark stops before anything else on it dies.
+    """Watches the host's available memory, so that a benchmark stops before other processes die.
 
     Attributes:
-        lowest_mib: What was seen.
+        lowest_mib: Smallest value so far.
     """
 
     def __init__(self, floor_mib: float) -> None:
@@ -175,14 +175,14 @@ class Floor:
 
     @property
     def reached(self) -> bool:
-        """Whether there is less left than the floor."""
+        """Return whether less is left than the floor."""
         now = meminfo_mib()["MemAvailable"]
         self.lowest_mib = min(self.lowest_mib, now)
         return now < self.floor_mib
 
     @contextlib.asynccontextmanager
     async def guarded(self, machines: Callable[[], list[VmRecord]]) -> AsyncIterator[None]:
-        """While the context lasts, kills machines, youngest first, when half of the floor is gone too."""
+        """Kill machines, youngest first, when half of the floor is gone too, for the time of the block."""
         task = asyncio.create_task(self._guard(machines))
         try:
             yield
@@ -198,7 +198,7 @@ class Floor:
 
 
 def kill(records: Iterable[VmRecord]) -> int:
-    """Kills these very machines (a PID that is another process by now is left alone)."""
+    """Kill exactly these machines; a PID that another process has by now is left alone."""
     killed = 0
     for record in records:
         process = record.process

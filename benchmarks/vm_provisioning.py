@@ -1,4 +1,4 @@
-"""From nothing to a ready virtual desktop, by every way there is: time, disk, memory.
+"""Provisioning of a virtual desktop in every way: time, disk, memory.
 
     python -m benchmarks.vm_provisioning --image small
     python -m benchmarks.vm_provisioning --image full --only copy,overlay,reflink,loadvm,clone,parked
@@ -15,11 +15,10 @@ On a host with KVM: `osgym image snapshot full --accel kvm`, then the same.
 | parked | the same | OSGym: a process that waits already |
 
 Ready is the guest agent's answer that the desktop is drawn; for a clone that is the acknowledgement of its
-identity, and the next answer is counted beside it. The disks of `--disks` machines are really made for
-each way, as many at a time as fit into `--budget-gib`; so many machines as `--boots` and `--clones` say
-are really started. What is in the page cache before is the same for all (the source is read once).
-`--workers` clones then take 50 real steps each through the service, and their disks' growth is what the
-saving is counted by.
+identity, and the next answer is counted beside it. The disks of `--disks` machines are really made for each
+way, as many at a time as fit into `--budget-gib`; so many machines as `--boots` and `--clones` say are really
+started. What is in the page cache before is the same for all (the source is read once). `--workers` clones
+then take 50 real steps each through the service, and their disks' growth is what the saving is counted by.
 """
 
 from __future__ import annotations
@@ -76,7 +75,7 @@ _MIB = 1 << 20
 async def booted(
     args: argparse.Namespace, recipe: Recipe, make: Callable[[Path, Path], None], source: Path, folder: Path
 ) -> dict[str, Any]:
-    """A disk, a boot, until ready; several times, one after another."""
+    """Make a disk and boot until ready, several times, one after another."""
     saved = source.name == "saved.qcow2"
     taken = used_bytes if make is reflink else folder_bytes
     rows = []
@@ -103,7 +102,7 @@ async def booted(
 
 @contextlib.asynccontextmanager
 async def runtime_of(args: argparse.Namespace, parked: int) -> AsyncIterator[tuple[QemuRuntime, Snapshot]]:
-    """The runtime as the service makes it, without the service."""
+    """Yield the runtime as the service makes it, without the service."""
     flags = {
         "runtime": "qemu",
         "image": args.image,
@@ -124,7 +123,7 @@ async def runtime_of(args: argparse.Namespace, parked: int) -> AsyncIterator[tup
 
 
 async def cloned(args: argparse.Namespace, parked: int) -> dict[str, Any]:
-    """Clones that all stay until the last is measured."""
+    """Make clones that all stay until the last is measured."""
     rows: list[dict[str, float]] = []
     made: list[Replica] = []
     floor = Floor(args.floor_gib * 1024)
@@ -170,7 +169,7 @@ async def _until_parked(count: int) -> None:
 
 
 async def save_one(recipe: Recipe, folder: Path) -> Path:
-    """A disk with a state of a ready desktop in it."""
+    """Make a disk with the saved state of a ready desktop."""
     disk = folder / "saved.qcow2"
     overlay(recipe.image.disk, disk)
     async with boot(recipe, disk, folder / "saving") as vm:
@@ -181,7 +180,7 @@ async def save_one(recipe: Recipe, folder: Path) -> Path:
 
 
 async def worked(args: argparse.Namespace, service: Service) -> dict[str, Any]:
-    """Real steps in several clones at once; what their disks grew by."""
+    """Take real steps in several clones at once; return the growth of their disks."""
     async with AsyncClient(service.url) as client:
         done = await work_in_all(client, args.image, args.snapshot, args.workers, args.at_once)
         rows = []
@@ -200,7 +199,6 @@ async def worked(args: argparse.Namespace, service: Service) -> dict[str, Any]:
 
 
 async def measure(args: argparse.Namespace, recipe: Recipe, scratch: Path) -> dict[str, Any]:
-    """All ways that were asked for."""
     source = recipe.image.disk
     budget = int(args.budget_gib * GIB)
     source.read_bytes()
@@ -227,7 +225,7 @@ async def measure(args: argparse.Namespace, recipe: Recipe, scratch: Path) -> di
 
 
 def table(found: dict[str, Any], args: argparse.Namespace) -> list[str]:
-    """What the issue asks for, as Markdown, and the targets."""
+    """Return the results and the targets as Markdown."""
     lines = [
         "| way | to a ready desktop, s (min–max) | ×copy | disk each, MiB | own memory, MiB | PSS, MiB |"
     ]
@@ -251,7 +249,6 @@ def _median(found: dict[str, Any], way: str, name: str) -> float:
 
 
 def judged(found: dict[str, Any], args: argparse.Namespace) -> dict[str, float]:
-    """The figures that have targets."""
     reference = _median(found, "copy", "ready_s")
     full_mib = _median(found, "copy", "disk_mib")
     grown_mib = _median(found, "worked", "disk_mib")
@@ -263,7 +260,6 @@ def judged(found: dict[str, Any], args: argparse.Namespace) -> dict[str, float]:
 
 
 def main() -> None:
-    """Parses the command line and runs."""
     parser = options(__doc__)
     parser.add_argument("--only", default=",".join(WAYS), help="which ways")
     parser.add_argument("--disks", type=int, default=128, help="disks really made for each way (128)")

@@ -49,12 +49,11 @@ READY_TIMEOUT_S = 300.0
 
 
 def snapshot_of(args: argparse.Namespace) -> Snapshot:
-    """What is cloned."""
     return SnapshotStore(default_data_dir()).resolve(f"{args.image}@{args.snapshot}")
 
 
 async def booted(args: argparse.Namespace) -> dict[str, Any]:
-    """One machine of the ordinary kind, some time after it was ready."""
+    """Measure one booted machine, some time after it was ready."""
     snapshot = snapshot_of(args)
     disk = DiskStore(default_data_dir()).resolve(snapshot.manifest.disk_digest)
     recipe = Recipe(disk, shape_of(snapshot.manifest), snapshot.manifest.screen)
@@ -73,7 +72,7 @@ async def booted(args: argparse.Namespace) -> dict[str, Any]:
 
 
 async def groups(args: argparse.Namespace, service: Service) -> dict[str, Any]:
-    """Three groups of clones, looked at twice."""
+    """Measure three groups of clones, twice."""
     async with AsyncClient(service.url) as client:
         seen = [client.episode(wait_s=READY_TIMEOUT_S, lease_ttl_s=TTL_S) for _ in range(args.group)]
         for episode in seen:
@@ -97,7 +96,7 @@ async def groups(args: argparse.Namespace, service: Service) -> dict[str, Any]:
 
 
 async def _leave_alone(seconds: float, members: dict[str, list[int]], found: dict[str, Any]) -> None:
-    """Count CPU time while nothing happens, then look at the memory again."""
+    """Count CPU time while nothing happens, then measure the memory again."""
     everyone = [pid for pids in members.values() for pid in pids]
     before = {pid: (cpu_s(pid), threads(pid)) for pid in everyone}
     began = time.monotonic()
@@ -136,7 +135,7 @@ async def _until_ready(service: Service, count: int) -> None:
 
 
 async def curve(args: argparse.Namespace, service: Service, before: dict[str, float]) -> list[dict[str, Any]]:
-    """Host memory over the number of leased desktops."""
+    """Return the host's memory over the number of leased desktops."""
     rows: list[dict[str, Any]] = []
     episodes: list[AsyncEpisode] = []
     floor = Floor(args.floor_gib * 1024)
@@ -159,7 +158,9 @@ async def curve(args: argparse.Namespace, service: Service, before: dict[str, fl
 
 
 def fitted(rows: list[dict[str, Any]], golden_mib: float) -> dict[str, float]:
-    """Fixed and private part of the host's memory by least squares, and the shared part of a working set."""
+    """Fit the fixed and private part of the host's memory by least squares, and the shared part of a working
+    set.
+    """
     if len(rows) < 2:
         return {}
     fit = statistics.linear_regression([row["replicas"] for row in rows], [row["lost"] for row in rows])
@@ -177,7 +178,7 @@ def _shown(row: dict[str, float]) -> str:
 
 
 def report(found: dict[str, Any]) -> None:
-    """The table of the groups, and the targets."""
+    """Print the table of the groups, and the targets."""
     print("| clones | own, MiB | PSS | guest RAM | code | QEMU | own later | PSS later | idle, % of a core |")
     print("|---|---|---|---|---|---|---|---|---|")
     for name in ("fresh", "seen", "worked"):
@@ -194,7 +195,6 @@ def report(found: dict[str, Any]) -> None:
 
 
 def main() -> None:
-    """Parses the command line and runs."""
     parser = options(__doc__)
     parser.add_argument("--group", type=int, default=4, help="clones in each of the three groups (4)")
     parser.add_argument("--at-once", type=int, default=2, help="clones that work at a time (2)")

@@ -39,25 +39,28 @@ SLACK = {
     "agent_pss_mib": 24,
     "shared_memory_mib": 16,
 }
-"""How much more than at the beginning is not counted as a leak. Files: each machine has a handful, and how
-many depends on how often it was frozen. Shared memory is the host's: run it alone."""
+"""Growth that is not counted as a leak.
+
+Each machine has a handful of files, whose number depends on how often it was frozen. Shared memory is the
+host's: run the benchmark alone.
+"""
 
 
 def busy_s() -> tuple[float, float]:
-    """CPU time that all cores have spent, and could have spent, since the host's start."""
+    """Return the CPU time that all cores have used, and could have used, since the host's start."""
     fields = [int(field) for field in Path("/proc/stat").read_text().splitlines()[0].split()[1:9]]
     ticks = os.sysconf("SC_CLK_TCK")
     return (sum(fields) - fields[3] - fields[4]) / ticks, sum(fields) / ticks
 
 
 def own_cpu_s(pid: int) -> float:
-    """CPU time of one process, without that of machines that were its children."""
+    """Return the CPU time of one process, without that of machines that were its children."""
     fields = Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()
     return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
 async def resets(client: AsyncClient, workers: int, count: int) -> tuple[list[float], float]:
-    """So many episodes, shared among the workers; returns each create's ms and how long all took."""
+    """Play episodes, shared among the workers; return each create's ms and the total time."""
     left = count
     creates: list[float] = []
 
@@ -77,10 +80,10 @@ async def resets(client: AsyncClient, workers: int, count: int) -> tuple[list[fl
 
 
 async def at_rest(client: AsyncClient, service: Service) -> None:
-    """Waits until nothing is open, and the warm and the parked ones, and no others, are there.
+    """Wait until nothing is open, and exactly the warm and the parked ones exist.
 
     Raises:
-        TimeoutError: That does not come.
+        TimeoutError: That does not happen.
     """
     async with asyncio.timeout(REST_S):
         while True:
@@ -94,7 +97,7 @@ async def at_rest(client: AsyncClient, service: Service) -> None:
 
 
 async def measure(client: AsyncClient, service: Service, workers: int, count: int) -> dict[str, Any]:
-    """One load: how fast, and what it costs."""
+    """Measure one load: its speed and its cost."""
     await at_rest(client, service)
     busy, agent = busy_s(), own_cpu_s(service.pid)
     creates, took_s = await resets(client, workers, count)
@@ -121,7 +124,7 @@ async def measure(client: AsyncClient, service: Service, workers: int, count: in
 
 
 def held(service: Service) -> dict[str, float]:
-    """What is there of this host agent now."""
+    """Return the resources of this host agent now."""
     agent = service.agent()
     records = service.records()
     groups = [
@@ -148,13 +151,13 @@ def held(service: Service) -> dict[str, float]:
 
 
 def listening_ports() -> set[int]:
-    """TCP ports of this machine that somebody listens on."""
+    """Return the TCP ports of this machine on which a process listens."""
     rows = [line.split() for line in Path("/proc/net/tcp").read_text().splitlines()[1:]]
     return {int(row[1].split(":")[1], 16) for row in rows if row[3] == "0A"}
 
 
 async def leaks(client: AsyncClient, service: Service, workers: int, count: int) -> list[dict[str, Any]]:
-    """Many resets; what is held before, in between and after."""
+    """Do many resets; return the resources before, in between and after."""
     series = []
     done = 0
     await resets(client, workers, 2 * workers)  # what is made once is there from now on
@@ -170,7 +173,7 @@ async def leaks(client: AsyncClient, service: Service, workers: int, count: int)
 
 
 async def work(service: Service, args: argparse.Namespace) -> dict[str, Any]:
-    """All of it on one host agent."""
+    """Run all of it on one host agent."""
     each = 12 if args.quick else args.each
     async with AsyncClient(service.url) as client:
         loads = [await measure(client, service, workers, each) for workers in args.workers]
@@ -179,7 +182,6 @@ async def work(service: Service, args: argparse.Namespace) -> dict[str, Any]:
 
 
 def main() -> int:
-    """Parses the command line and runs; 1 on a leak."""
     parser = options(__doc__)
     parser.add_argument("--workers", type=int, nargs="+", default=[1, 4, 8], help="at a time (1 4 8)")
     parser.add_argument("--each", type=int, default=60, help="resets of each load (60)")

@@ -1,10 +1,10 @@
-"""What a container, and what a tap, costs: the same clone started each way, in turns.
+"""Cost of a container and of a tap: the same clone started each way, in turns.
 
 python -m benchmarks.vm_runner --image small --repeat 10      (root; a Docker daemon, `osgym image runner`)
 
 `ready` is from asking for a replica to its acknowledged identity, on demand (nothing parked) and from a
-parked process. `remove` is until nothing of it is left. Memory is PSS ten seconds after the first look:
-of QEMU, of what else is in its container, and of the daemon's helper process beside it.
+parked process. `remove` is until nothing of it is left. Memory is PSS ten seconds after the first look: of
+QEMU, of what else is in its container, and of the daemon's helper process beside it.
 """
 
 from __future__ import annotations
@@ -51,13 +51,12 @@ def _runtime(way: tuple[str, str], snapshot: Snapshot, folder: Path, parked: int
 
 
 def _shim(pid: int) -> int | None:
-    """The daemon's helper that is the parent of a container's first process."""
+    """Return the daemon's helper that is the parent of a container's first process."""
     parent = int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1])
     return parent if "containerd-shim" in Path(f"/proc/{parent}/cmdline").read_text() else None
 
 
 async def _one(runtime: QemuRuntime, spec: ReplicaSpec, parked: bool) -> dict[str, float]:
-    """Make a replica, measure it, take it away."""
     begun = time.monotonic()
     replica = await runtime.create(spec)
     assert isinstance(replica, QemuReplica)
@@ -106,7 +105,6 @@ async def _until_parked(run: Path) -> None:
 
 
 def main(argv: Sequence[str] | None = None) -> None:
-    """Measures, prints and saves."""
     parser = options(__doc__)
     parser.add_argument("--repeat", type=int, default=10)
     args = parser.parse_args(argv)

@@ -1,7 +1,7 @@
 """Work in the middle of which a desktop is branched: text that is in an application and in no file.
 
-A session is a task to begin with, actions that type, and a way to find out what the application really
-has: save, and read the file inside the guest.
+A session is a task to begin with, actions that type, and a way to read the application's real text: save, and
+read the file inside the guest.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ from osgym_host.tasks.shipped import load_shipped
 from osgym_sdk import AsyncEpisode, AsyncObservation
 
 SAVED_WITHIN_S = 60.0
-"""Saving for the first time takes an emulated office suite 5 to 20 s, more on a busy machine."""
+"""Time for saving: the first time takes an emulated office suite 5 to 20 s, more on a busy machine."""
 CLOSED_S = 15.0
-"""A dialog that took its answer is gone then."""
+"""Time after which a dialog that took its answer is gone."""
 DIALOG = "DISPLAY=:0 wmctrl -l | grep -q ' Save'"
-"""Whether a window to save in is open."""
+"""Command that finds an open window to save in."""
 _READ_ODS = (
     "import re,zipfile;"
     "print(''.join(re.findall('<text:p>(.*?)</text:p>',"
@@ -31,14 +31,14 @@ _READ_ODS = (
 
 @dataclass(frozen=True)
 class Session:
-    """How to work with one application.
+    """Work with one application.
 
     Attributes:
-        name: For people.
+        name: Name for people.
         task: Task of `tasks/` that opens the application; empty when it is open already.
-        place: Where to click before typing.
+        place: Place to click before typing.
         settled: Keys that end the typing before it is saved.
-        path: What it is saved as.
+        path: Path of the saved file.
         read: Command of the guest that prints the text in that file.
     """
 
@@ -50,22 +50,21 @@ class Session:
     read: str
 
     def begin_with(self) -> dict[str, Any] | None:
-        """The task of an episode, None for none."""
+        """Return the task of an episode; None for none."""
         found = [known.task for known in load_shipped() if known.name == self.task]
         return dict(found[0]) if found else None
 
     async def begin(self, episode: AsyncEpisode, text: str) -> None:
-        """Puts the caret where it belongs and types."""
+        """Place the caret and type."""
         x, y = self.place
         await episode.step({"op": "click", "x": x, "y": y})
         await self.type(episode, text)
 
     async def type(self, episode: AsyncEpisode, text: str) -> AsyncObservation:
-        """Types on."""
         return await episode.step({"op": "type", "text": text})
 
     async def saved_text(self, service: Service, episode: AsyncEpisode) -> str:
-        """Saves by keyboard and dialog, and reads the file.
+        """Save by keyboard and dialog, and read the file.
 
         Raises:
             TimeoutError: The dialog or the file did not appear.
@@ -125,5 +124,5 @@ EDITOR = Session(
 
 
 def session_of(image: str, snapshot: str) -> Session:
-    """What can be worked with in a snapshot."""
+    """Return the session that is possible in a snapshot."""
     return CALC if snapshot.startswith("calc") else EDITOR

@@ -18,11 +18,11 @@ _SENTENCE = "The quick brown fox jumps over the lazy dog 0123456789. "
 
 @dataclass(frozen=True)
 class Worked:
-    """What became of one desktop.
+    """Results of one desktop.
 
     Attributes:
-        steps_ms: Each call.
-        error: Why it ended early; empty when it did not.
+        steps_ms: Time of each call.
+        error: Reason for an early end; empty when there was none.
     """
 
     episode: AsyncEpisode
@@ -31,7 +31,7 @@ class Worked:
 
 
 def step_of(number: int, place: tuple[int, int], path: str) -> list[dict[str, Any]]:
-    """The actions of a step, the same for every desktop of a series."""
+    """Return the actions of a step, the same for every desktop of a series."""
     x, y = place
     if number in SAVE_AT:
         return [{"op": "key", "keys": ["ctrl", "s"]}]
@@ -54,7 +54,7 @@ def step_of(number: int, place: tuple[int, int], path: str) -> list[dict[str, An
 
 
 async def work(client: AsyncClient, image: str, snapshot: str, steps: int = STEPS) -> Worked:
-    """Leases a desktop and works in it; the episode stays open."""
+    """Lease a desktop and work in it; the episode stays open."""
     session = session_of(image, snapshot)
     episode = client.episode(session.begin_with(), wait_s=TTL_S, lease_ttl_s=TTL_S)
     times: list[float] = []
@@ -74,7 +74,7 @@ async def work(client: AsyncClient, image: str, snapshot: str, steps: int = STEP
 async def work_in_all(
     client: AsyncClient, image: str, snapshot: str, count: int, at_once: int
 ) -> list[Worked]:
-    """The same work in several desktops that stay open, a few at a time."""
+    """Do the same work in several desktops that stay open, a few at a time."""
     gate = asyncio.Semaphore(at_once)
 
     async def one(number: int) -> Worked:

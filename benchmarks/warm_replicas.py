@@ -1,14 +1,14 @@
-"""What `warm_apps` and `warm_clones` change: a turn of a replica, from its lease to its successor at rest.
+"""Effect of `warm_apps` and `warm_clones` on a turn of a replica, from its lease to its successor at rest.
 
     python -m benchmarks.warm_replicas --rounds 8
 
-Host agents side by side, one for each way, take turns: lease the one warm replica (with a task or none),
-look at the first frame, close, wait until the next one has waited for 3 s. `cpu_s` is all that the host
-agent, its zygote, CRIU and the replicas used meanwhile: making the next replica and what runs in it,
-handing over, set-up, first frame, end. `replica_cpu_s` is of the next replica alone, once it waits.
-`setup_ms` is what the answer of `create` says; `ready_ms` is from the lease of one until the next waits,
-with its programs: its making begins with the lease, beside the set-up. `begins_alike` compares first
-frames with those of the first way, panel apart.
+Host agents side by side, one for each way, take turns: lease the one warm replica (with a task or none), look
+at the first frame, close, wait until the next one has waited for 3 s. `cpu_s` is all that the host agent, its
+zygote, CRIU and the replicas used meanwhile: making the next replica and what runs in it, handing over,
+set-up, first frame, end. `replica_cpu_s` is of the next replica alone, once it waits. `setup_ms` is what the
+answer of `create` says; `ready_ms` is from the lease of one until the next waits, with its programs: its
+making begins with the lease, beside the set-up. `begins_alike` compares first frames with those of the first
+way, panel apart.
 """
 
 from __future__ import annotations
@@ -42,12 +42,12 @@ TASKS = (
 )
 LOOK_S = 0.05
 REST_S = 3.0
-"""What a replica does in its first seconds of waiting still counts to the turn that made it."""
+"""Time of rest: work of a replica in its first seconds of waiting still counts to the turn that made it."""
 TURN_S = 90.0
 
 
 def group_cpu_s(instance: str, replica: str = "") -> float:
-    """CPU time of all replicas of a host agent, gone ones too: their groups count into one above; or of one.
+    """Return the CPU time of all replicas of a host agent, or of one. Gone ones count into the group above.
 
     Raises:
         FileNotFoundError: Replicas have no control groups that count it.
@@ -71,7 +71,7 @@ class Way:
         self._last_event = 0
 
     def cpu_s(self) -> float:
-        """All that it used so far: replicas, the host agent with what it ran (CRIU, cp), the zygote."""
+        """Return the CPU time so far: replicas, the host agent with its children (CRIU, cp), the zygote."""
         ticks = 0
         for pid, reaped in ((self._pid, True), *((child, False) for child in self._children())):
             fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
@@ -83,7 +83,7 @@ class Way:
         return [int(pid) for text in listed for pid in text.split()]
 
     def rest(self) -> dict[str, float]:
-        """Wait until the warm replica has waited for `REST_S`, and was looked at; return what it took so far.
+        """Wait until the warm replica has rested for `REST_S`; return its resources so far.
 
         Raises:
             TimeoutError: There is none.
@@ -102,14 +102,13 @@ class Way:
         raise TimeoutError(f"{self.name}: no replica was ready within {TURN_S:g} s")
 
     def ready_ms(self) -> float:
-        """How long after the last lease the next replica waited."""
+        """Return the time from the last lease until the next replica waited."""
         events = httpx.get(f"{self.url}/v1/events", params={"after": self._last_event}).json()["events"]
         self._last_event = events[-1]["id"] if events else self._last_event
         at = {row["state"]: row["time"] for row in events if row["kind"] == "replica"}
         return float((at["ready"] - at["leased"]) * 1000)
 
     def forget_events(self) -> None:
-        """Count from now on."""
         while events := httpx.get(f"{self.url}/v1/events", params={"after": self._last_event}).json()[
             "events"
         ]:
@@ -117,7 +116,6 @@ class Way:
 
 
 def turn(way: Way, client: Client, task: dict[str, Any] | None) -> tuple[dict[str, Any], Image.Image]:
-    """One lease and its successor."""
     began = way.cpu_s()
     with client.episode(task) as episode:
         image = episode.observation.image.convert("RGB")
@@ -135,7 +133,7 @@ def turn(way: Way, client: Client, task: dict[str, Any] | None) -> tuple[dict[st
 
 
 def measure(names: list[str], rounds: int) -> list[dict[str, Any]]:
-    """Every task by every way in each round, in changing order; the first round only warms caches."""
+    """Measure every task by every way in each round, in changing order; the first round only warms caches."""
     tasks = {entry.name: entry.task for entry in load_shipped()}
     rows: list[dict[str, Any]] = []
     with contextlib.ExitStack() as stack:
@@ -166,7 +164,6 @@ def measure(names: list[str], rounds: int) -> list[dict[str, Any]]:
 
 
 def show(rows: list[dict[str, Any]]) -> None:
-    """Medians of each task and way."""
     for task in dict.fromkeys(row["task"] for row in rows):
         print(f"\n{task or 'no task'}")
         for way in dict.fromkeys(row["way"] for row in rows):
@@ -185,7 +182,6 @@ def show(rows: list[dict[str, Any]]) -> None:
 
 
 def main() -> None:
-    """Parses the command line and runs."""
     parser = argument_parser(__doc__)
     parser.add_argument("--rounds", type=int, default=8, help="turns of each task by each way (8)")
     args = parser.parse_args()

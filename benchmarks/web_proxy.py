@@ -1,9 +1,9 @@
-"""What the proxy of replicas costs, and how much a replayed site carries.
+"""Cost of the replicas' proxy, and the load that a replayed site carries.
 
 Replicas with and without it are made in turn, from a small probe image; steps are those of two desktops of a
 golden image, in turns. A replay is asked by clients of another process on the same machine, each with the
-socket of a replica of its own: they connect, agree on TLS and read ten pages over the connection. Both
-share the cores, so what counts is the CPU time of the proxy for a request; the rate is what was left to it.
+socket of a replica of its own: they connect, agree on TLS and read ten pages over the connection. Both share
+the cores, so what counts is the CPU time of the proxy for a request; the rate is what was left to it.
 
 python -m benchmarks.web_proxy --pairs 20 --replicas 1000 --clients 64 --seconds 20 --steps 100 --image small
 """
@@ -42,7 +42,7 @@ _SESSION = "#!/bin/sh\nexec /bin/sleep 3600\n"
 
 
 async def cost_of_proxy(folder: Path, pairs: int) -> dict[str, Any]:
-    """Make and destroy replicas; returns raw series by policy."""
+    """Make and destroy replicas; return raw series by policy."""
     image = build_probe_image(folder / "image", _SESSION, programs=[Path("/bin/sh"), Path("/bin/sleep")])
     proxy = ReplicaProxy(ProxyOptions(Egress.OPEN))
     runtime = LocalRuntime(folder, "bench", proxy=proxy)
@@ -67,7 +67,7 @@ async def cost_of_proxy(folder: Path, pairs: int) -> dict[str, Any]:
 
 
 def steps(image: str, count: int) -> dict[str, list[float]]:
-    """Milliseconds of steps that move the mouse: a desktop without the proxy and one with it, in turns."""
+    """Return milliseconds of steps that move the mouse: with and without the proxy, in turns."""
     ways: dict[str, dict[str, Any]] = {"none": {}, "open": {"egress": "open", "egress_by": "proxy"}}
     found: dict[str, list[float]] = {f"step_ms_{way}": [] for way in ways}
     with contextlib.ExitStack() as stack:
@@ -86,12 +86,12 @@ def steps(image: str, count: int) -> dict[str, list[float]]:
 
 
 def urls() -> list[tuple[str, str]]:
-    """Host and path of each recorded page."""
+    """Return host and path of each recorded page."""
     return [(f"site{site}.example.org", f"/page/{page}") for site in range(SITES) for page in range(PAGES)]
 
 
 async def cost_of_replay(folder: Path, replicas: int, clients: int, seconds: float) -> dict[str, Any]:
-    """Serve an archive to so many replicas' sockets; returns rates, CPU time and memory."""
+    """Serve an archive to the replicas' sockets; return rates, CPU time and memory."""
     archive = folder / "sites.har"
     recording = Recording(open_archive(archive, to_record=True), Archive())
     answer = har.Answer(200, ((b"content-type", b"text/html"),), os.urandom(PAGE_BYTES // 2).hex().encode())
@@ -127,7 +127,9 @@ async def cost_of_replay(folder: Path, replicas: int, clients: int, seconds: flo
 
 
 async def _visit(port: int, host: str, paths: list[str], context: ssl.SSLContext) -> list[float]:
-    """One connection of a browser: its pages one after the other, in milliseconds; the first with TLS."""
+    """Open one connection of a browser and read its pages in order; return milliseconds, the first with
+    TLS.
+    """
     took = []
     began = time.monotonic()
     reader, writer = await asyncio.open_connection("127.0.0.1", port)
@@ -167,7 +169,6 @@ async def _clients(ports: list[int], certificate: str, clients: int, seconds: fl
 
 
 def main() -> None:
-    """Parses the command line and runs."""
     if sys.argv[1:] == ["--as-clients"]:
         print(json.dumps(asyncio.run(_clients(*json.load(sys.stdin)))))
         return

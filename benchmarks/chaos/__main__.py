@@ -1,4 +1,4 @@
-"""Real tasks on several replicas, one fault every few seconds, and the reckoning: what may not happen.
+"""Real tasks on several replicas under one fault every few seconds, judged for what must not happen.
 
     make chaos SECONDS=600 SEED=7
     python -m benchmarks.chaos --seconds 60 --only agent --only display
@@ -6,11 +6,11 @@
     python -m benchmarks.chaos --runtime qemu --replicas 3 --seconds 180 --runner container
     python -m benchmarks.chaos --runtime synthetic --episodes 10000   # whose loss each failure is
 
-A host agent of its own runs on a data folder of its own, on a small disk of its own where this is root.
-Every task is played through the SDK with one retry: three of four by their oracles, one by a policy that
-does nothing. Each desktop shows which task it was set up for, in blocks all over its background, and every
-frame that comes back is checked for it. Faults come in an order that the seed gives, each kind as often as
-any other; one that finds nobody to hit is tried again for some seconds and counted as skipped then.
+A host agent of its own runs on a data folder of its own, on a small disk of its own where this is root. Every
+task is played through the SDK with one retry: three of four by their oracles, one by a policy that does
+nothing. Each desktop shows which task it was set up for, in blocks all over its background, and every frame
+that comes back is checked for it. Faults come in an order that the seed gives, each kind as often as any
+other; one without a victim is tried again for some seconds and then counted as skipped.
 
 Violations, and the exit code is 1: a task that does not end exactly once, with a reward or a failure of a
 type; a reward that is not 1 for an oracle or not 0 for doing nothing; a class of failure that does not follow
@@ -92,13 +92,12 @@ def options_of(argv: Sequence[str] | None = None) -> argparse.Namespace:
 
 
 def _columns(outcome: Outcome) -> dict[str, list[object]]:
-    """The raw series, a line for each column."""
     rows = [impact.row() for impact in outcome.impacts]
     return {name: [row[name] for row in rows] for name in (rows[0] if rows else {})}
 
 
 def _over_stand_ins(options: argparse.Namespace) -> int:
-    """Run it over stand-ins; 1 when the class of a failure was wrong."""
+    """Run over stand-ins; return 1 when the class of a failure was wrong."""
     about = machine()
     print(f"seed {options.seed}, synthetic, {about}", flush=True)
     outcome = asyncio.run(synthetic.run(options))
@@ -111,7 +110,6 @@ def _over_stand_ins(options: argparse.Namespace) -> int:
 
 
 def main() -> int:
-    """Run it; 1 when something happened that may not."""
     options = options_of()
     if options.runtime == "synthetic":
         return _over_stand_ins(options)

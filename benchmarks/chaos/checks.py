@@ -1,4 +1,4 @@
-"""What may not be, whatever happens: pure, from what was seen to a list of violations."""
+"""Invariants of a chaos run: from the observations to a list of violations. Pure."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ FROZEN = (Kind.AGENT_FROZEN,)
 
 @dataclass(frozen=True)
 class Limits:
-    """What a run is held to.
+    """Bounds of a run.
 
     Attributes:
-        clean_p95_s: from a fault to a clean slot.
-        noticed_s: until a frozen guest agent is noticed.
-        lost_share: of trajectories without a result, with one retry and one fault in them.
+        clean_p95_s: 95th percentile of the time from a fault to a clean slot.
+        noticed_s: Time until a frozen guest agent is noticed.
+        lost_share: Share of trajectories without a result, with one retry and one fault in them.
     """
 
     clean_p95_s: float = 5.0
@@ -84,7 +84,7 @@ def _of_result(result: Result, flights: Flights) -> list[str]:
 
 
 def _of_class(result: Result, hits: Sequence[Kind]) -> list[str]:
-    """Judge whose loss a trajectory is said to be, by what hit it: nobody pays for another, or gains."""
+    """Judge the class of a trajectory's failure by the faults that hit it."""
     failure, loss = result.failure, result.loss
     if failure is not None and failure.error_class not in (None, ErrorClass.INFRA):
         return [
@@ -118,7 +118,7 @@ def _of_losses(flights: Flights, limits: Limits) -> list[str]:
 
 
 def is_lost_once(result: Result, flights: Flights) -> bool:
-    """Whether a trajectory has no result though no more than one fault hit it."""
+    """Return whether a trajectory has no result though at most one fault hit it."""
     return result.failure is not None and len(flights.hits(number_of(result))) <= 1
 
 
@@ -128,7 +128,7 @@ def _history(flights: Flights, number: int) -> str:
 
 
 def figures(flights: Flights, impacts: Sequence[Impact]) -> dict[str, Any]:
-    """The figures of a run in one row."""
+    """Return the figures of a run in one row."""
     results = flights.results
     clean = [impact.clean_s for impact in impacts if impact.clean_s is not None]
     failed = [result for result in results if result.failure is not None]
@@ -160,7 +160,7 @@ def _cause(failure: Failure) -> str:
 
 
 def table(impacts: Sequence[Impact]) -> list[str]:
-    """One row for each kind of fault, as Markdown: medians and, behind a slash, the longest."""
+    """Return one Markdown row for each kind of fault: medians and, behind a slash, the longest."""
     lines = [
         "| fault | times | noticed after, s | clean slot after, s | episodes touched |",
         "|---|---|---|---|---|",

@@ -1,4 +1,4 @@
-"""Clients that misbehave, and what the service answers them. Each speaks HTTP by itself, without the SDK."""
+"""Clients that misbehave, in plain HTTP without the SDK, and the answers of the service."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def _records(data: bytes) -> list[dict[str, Any]]:
 
 
 async def _create(http: httpx.AsyncClient, **fields: Any) -> dict[str, Any]:
-    """An episode of its own.
+    """Create an episode.
 
     Raises:
         NoVictim: The service has no room for it now.
@@ -47,7 +47,7 @@ async def _close(http: httpx.AsyncClient, episode: dict[str, Any]) -> None:
 
 
 async def _dies(stage: Stage, http: httpx.AsyncClient, impact: Impact) -> None:
-    """It takes a lease, a step, and is never heard of again."""
+    """Take a lease and a step, and vanish."""
     episode = await _create(http, lease_ttl_s=DEAD_TTL_S)
     await http.post(f"/v1/episodes/{episode['episode_id']}/step", json=_step(episode, 1))
     impact.replica_id = episode["replica_id"]
@@ -65,7 +65,6 @@ def _step(episode: dict[str, Any], seq: int, **fields: Any) -> dict[str, Any]:
 
 
 async def _floods(stage: Stage, http: httpx.AsyncClient, impact: Impact) -> None:
-    """Half-open requests and creates that nobody waits for."""
     writers: list[asyncio.StreamWriter] = []
 
     async def half_open() -> None:
@@ -101,7 +100,9 @@ async def _floods(stage: Stage, http: httpx.AsyncClient, impact: Impact) -> None
 
 
 async def _repeats(stage: Stage, http: httpx.AsyncClient, impact: Impact) -> None:
-    """Every request twice and more, at once and later: the same answer, and nothing done again."""
+    """Send every request at least twice, at once and later: the answer is the same, and nothing is done
+    again.
+    """
     episode = await _create(http)
     path = f"/v1/episodes/{episode['episode_id']}"
     try:
@@ -128,7 +129,7 @@ async def _repeats(stage: Stage, http: httpx.AsyncClient, impact: Impact) -> Non
 
 
 async def _steals(stage: Stage, http: httpx.AsyncClient, impact: Impact) -> None:
-    """It knows the ids of others, and calls with leases that are not theirs."""
+    """Call with leases of others, whose ids are known."""
     others = [attempt for attempt in stage.flights.flying() if attempt.episode_id]
     if not others:
         raise NoVictim("nobody to steal from")
@@ -170,7 +171,7 @@ async def misbehave(stage: Stage, kind: Kind, draw: float) -> Impact:
     """Be such a client.
 
     Raises:
-        NoVictim: The host agent had no room for it, or was killed under it.
+        NoVictim: The host agent had no room for it, or was killed meanwhile.
     """
     impact = Impact(kind, stage.now_s())
     began = time.monotonic()

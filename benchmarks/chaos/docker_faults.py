@@ -1,4 +1,4 @@
-"""A Docker daemon of the run's own, and what it does to the runner containers of virtual machines."""
+"""Docker daemon of the run's own, and its faults under the runner containers of virtual machines."""
 
 from __future__ import annotations
 
@@ -31,23 +31,21 @@ AWAY_S = 1.0
 
 
 class Daemon:
-    """A `dockerd` that touches nothing of this machine: no bridge, no rules, data of its own."""
+    """A `dockerd` that changes nothing of this machine: no bridge, no rules, data of its own."""
 
     def __init__(self, folder: Path) -> None:
-        """Nothing runs before `start`."""
         self._folder = folder
         self._process: subprocess.Popen[bytes] | None = None
 
     @property
     def url(self) -> str:
-        """Where it listens."""
         return f"unix://{self._folder}/docker.sock"
 
     def start(self) -> None:
         """Start it and wait until it answers.
 
         Raises:
-            ServiceFailed: It did not.
+            ServiceFailed: It does not.
         """
         folder = self._folder
         argv = ["dockerd", "--host", self.url, "--data-root", f"{folder}/data", "--exec-root"]
@@ -100,7 +98,8 @@ class Daemon:
 
 @contextlib.asynccontextmanager
 async def daemon_for(runner: str) -> AsyncIterator[Daemon | None]:
-    """The daemon of a run whose machines are in containers, with the runner's image; none for processes.
+    """Yield the daemon of a run whose machines are in containers, with the runner's image; None for
+    processes.
 
     Raises:
         ServiceFailed: There is no dockerd here, or it does not start.
@@ -131,7 +130,7 @@ async def _build_image(daemon: Daemon, folder: Path) -> None:
 
 
 async def restart(stage: Stage, draw: float) -> None:
-    """The daemon ends and its containers with it; it comes back a moment later."""
+    """Restart the daemon, which ends its containers."""
     assert stage.means.docker is not None
     await asyncio.to_thread(stage.means.docker.stop)
     await asyncio.sleep(AWAY_S)
@@ -139,7 +138,7 @@ async def restart(stage: Stage, draw: float) -> None:
 
 
 async def remove_runner(stage: Stage, replica_id: str) -> None:
-    """The container of one machine is removed behind the host agent's back.
+    """Remove the container of one machine without the host agent's knowledge.
 
     Raises:
         LookupError: It is gone.

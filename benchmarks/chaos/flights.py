@@ -1,4 +1,6 @@
-"""The work: real tasks by their oracles, or by a policy that does nothing, and what became of each."""
+"""Work of a chaos run: tasks played by their oracles, or by a policy that does nothing, and their
+outcomes.
+"""
 
 from __future__ import annotations
 
@@ -22,7 +24,7 @@ IDLE_SHARE = 0.25
 IDLE_STEPS = 4
 TERMINAL_S, TERMINAL_LOOK_S = 30.0, 0.3
 ACTS_MS = 3000
-"""How long a policy waits for what its typed line does."""
+"""Time for which a policy waits for the effect of its typed line."""
 _KEY = "chaos"
 
 
@@ -31,11 +33,11 @@ class Attempt:
     """One episode of a trajectory.
 
     Attributes:
-        number: of its trajectory.
-        replica_id: empty before its first frame came.
-        mark: what its first frame showed.
-        harmed_by: the faults that hit its replica, or the host agent, while it ran.
-        order: what its policy is to do to its own desktop; None while that is nothing.
+        number: Number of its trajectory.
+        replica_id: Id of its replica; empty before its first frame came.
+        mark: Mark in its first frame.
+        harmed_by: Faults that hit its replica, or the host agent, while it ran.
+        order: Harm that its policy is to do to its own desktop; None for none.
     """
 
     number: int
@@ -54,11 +56,11 @@ class Flights:
     """All trajectories of a run. Also the policy that the SDK calls.
 
     Attributes:
-        open: attempts that run now, by the number of their trajectory.
-        tried: all attempts that saw a desktop, by the number of their trajectory.
-        early: faults of the host while a trajectory had no desktop: it waited, or was being set up.
-        crossed: what was wrong with frames.
-        outages: faults of the host that last; they hit whoever begins meanwhile.
+        open: Attempts that run now, by the number of their trajectory.
+        tried: All attempts that saw a desktop, by the number of their trajectory.
+        early: Faults of the host while a trajectory had no desktop: it waited, or was being set up.
+        crossed: Errors in frames.
+        outages: Faults of the host that last; they hit every attempt that begins meanwhile.
     """
 
     tasks: list[ShippedTask]
@@ -75,12 +77,11 @@ class Flights:
     _tasks: dict[int, dict[str, Any]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        """Leave out what cannot be checked."""
         self.tasks = [task for task in self.tasks if task.name not in COVERED]
         self._by_id = {task.task["id"]: task for task in self.tasks}
 
     async def source(self) -> AsyncIterator[dict[str, Any]]:
-        """Marked tasks, oracle or idle, until the time is over."""
+        """Yield marked tasks, for the oracle or idle, until the time is over."""
         random = Random(f"tasks:{self.seed}")
         for number in itertools.count(1):
             if time.monotonic() >= self.end:
@@ -95,7 +96,6 @@ class Flights:
             yield {**task, _KEY: {"number": number, "way": way}}
 
     def reset(self, task: Mapping[str, Any]) -> _Pilot:
-        """The policy of a new attempt."""
         number = task[_KEY]["number"]
         attempts = self.tried[number]
         attempt = Attempt(number, len(attempts) + 1, time.monotonic())
@@ -112,11 +112,10 @@ class Flights:
         raise NotImplementedError
 
     def task_of(self, number: int) -> dict[str, Any]:
-        """What a trajectory is to do."""
         return self._tasks[number]
 
     async def land(self, result: Result) -> None:
-        """Take the end of a trajectory, and look at the frames that no policy saw."""
+        """Record the end of a trajectory, and check the frames that no policy saw."""
         self.results.append(result)
         self._tasks.pop(number_of(result), None)
         attempt = self.open.pop(result.task[_KEY]["number"], None)
@@ -150,11 +149,11 @@ class Flights:
             self.crossed.append(f"{name}: shows {mark}, {self._seen.get(mark, 'nobody')!r}")
 
     def flying(self) -> list[Attempt]:
-        """The attempts that have a desktop now."""
+        """Return the attempts that have a desktop now."""
         return [attempt for attempt in self.open.values() if attempt.replica_id]
 
     def harmed(self, kind: Kind, replica_id: str | None) -> int:
-        """Note whom a fault hit: one replica's attempt, or every one. How many there were."""
+        """Record which attempts a fault hit, those of one replica or all, and return their number."""
         hit = [a for a in self.open.values() if replica_id is None or a.replica_id == replica_id]
         for attempt in hit:
             attempt.harmed_by.append(kind)
@@ -165,12 +164,11 @@ class Flights:
         return len(hit)
 
     def hits(self, number: int) -> list[Kind]:
-        """All faults that hit a trajectory."""
         return [*self.early.get(number, []), *(k for a in self.tried.get(number, []) for k in a.harmed_by)]
 
 
 class _Pilot:
-    """Acts in one attempt: the oracle's steps, or nothing at all; and does what it is told to its desktop."""
+    """Acts in one attempt: the oracle's steps, or nothing at all; and harms its desktop when ordered to."""
 
     def __init__(self, flights: Flights, attempt: Attempt, task: ShippedTask, way: str) -> None:
         self._flights, self._attempt, self._task, self._way = flights, attempt, task, way
@@ -179,7 +177,6 @@ class _Pilot:
         self._windows: set[int] = set()
 
     async def act(self, obs: Any, task: Any, step: int) -> list[Any]:
-        """Look, think, act."""
         attempt = self._attempt
         attempt.replica_id, attempt.episode_id = obs.episode.replica_id, obs.episode.episode_id
         await self._flights.look(attempt, obs.png, f"frame {step}")
@@ -192,7 +189,7 @@ class _Pilot:
         return [{"op": "done"}] if at >= IDLE_STEPS else [{"op": "wait", "duration_ms": 300}]
 
     async def _harm(self, order: Order, obs: Any) -> list[Any] | None:
-        """Return what the policy does next for an order; None while it has its work to do, and afterwards."""
+        """Return the policy's next actions for an order; None while it has its work to do, and afterwards."""
         if order.over or (self._way == "oracle" and self._at < len(self._task.oracle) - 1):
             return None
         if not order.begun:
@@ -209,7 +206,7 @@ class _Pilot:
         return None
 
     async def _terminal_is_open(self, obs: Any) -> bool:
-        """Whether a window that was not there before has the keyboard, within some seconds."""
+        """Return whether a new window gets the keyboard within some seconds."""
         end = time.monotonic() + TERMINAL_S
         while time.monotonic() < end:
             windows = await obs.episode.windows()
@@ -220,7 +217,7 @@ class _Pilot:
 
 
 async def _was_carried_out(obs: Any) -> bool:
-    """Whether the desktop shows that it got a typed line; one that cannot even say that has got it.
+    """Return whether the desktop shows that it got a typed line; true for one that cannot tell.
 
     Raises:
         EpisodeLost: The desktop is lost.
@@ -235,15 +232,14 @@ async def _was_carried_out(obs: Any) -> bool:
 
 
 def way_of(result: Result) -> str:
-    """How the task of a result was played: `oracle` or `idle`."""
+    """Return how the task of a result was played: `oracle` or `idle`."""
     return str(result.task[_KEY]["way"])
 
 
 def number_of(result: Result) -> int:
-    """The number of a result's trajectory."""
     return int(result.task[_KEY]["number"])
 
 
 def own_doing(attempt: Attempt) -> bool:
-    """Whether the policy of an attempt does something to its own desktop."""
+    """Return whether the policy of an attempt harms its own desktop."""
     return any(kind in BY_POLICIES for kind in attempt.harmed_by)

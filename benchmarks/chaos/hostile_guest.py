@@ -49,7 +49,7 @@ def take_sockets(pid: int) -> list[socket.socket]:
 
 
 def answer(peer: socket.socket, mode: str, at_once: bool = False) -> None:
-    """Read a request, more or less, and answer it."""
+    """Read a request, completely or in part, and answer it."""
     with contextlib.suppress(OSError), peer:
         while at_once or peer.recv(1 << 16):
             at_once = False
@@ -68,12 +68,11 @@ def answer(peer: socket.socket, mode: str, at_once: bool = False) -> None:
 
 
 def listens(sock: socket.socket) -> bool:
-    """Whether calls come in by it."""
     return bool(sock.getsockopt(socket.SOL_SOCKET, socket.SO_ACCEPTCONN))
 
 
 def is_call(sock: socket.socket, listener: socket.socket) -> bool:
-    """Whether it is a connection of a caller, and not one to the X server or a bus."""
+    """Return whether it is a connection of a caller, and not one to the X server or a bus."""
     with contextlib.suppress(OSError):
         if sock.family != listener.family:
             return False
@@ -84,7 +83,6 @@ def is_call(sock: socket.socket, listener: socket.socket) -> bool:
 
 
 def main() -> None:
-    """Serve until the replica ends; who waits for an answer of the real agent gets one at once."""
     mode = sys.argv[1]
     agents = set(processes("osgym_guest.pyc"))
     (agent,) = [pid for pid in sorted(agents) if any(map(listens, take_sockets(pid)))][:1]

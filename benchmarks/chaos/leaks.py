@@ -1,4 +1,4 @@
-"""What a host agent may not leave behind, counted from outside, before and after; only what is its own."""
+"""Leaks of a host agent: its own resources, counted from outside, before and after."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from osgym_host.runtimes.processes import start_time_ticks
 
 REST_S, LOOK_EVERY_S, GONE_S = 60.0, 0.5, 10.0
 SLACK = {"descriptors": 32, "threads": 16, "rss_mib": 20.0}
-"""How much more than before the host agent may hold at rest: connections, a pool of threads, caches.
+"""Amounts by which the host agent may hold more at rest than before: connections, a pool of threads, caches.
 
 Of descriptors, three restarts of a Docker daemon in a row gave 44, then 59, 67 and 62 at rest.
 """
@@ -31,8 +31,8 @@ class Census:
     """Follows everything below the host agent, whatever becomes of its parents.
 
     Attributes:
-        processes: by number, when each started.
-        namespaces: how many are held by a mount, before anything began.
+        processes: Start time of each process, by number.
+        namespaces: Number of namespaces that a mount held before the run.
     """
 
     service: Service
@@ -40,13 +40,12 @@ class Census:
     namespaces: int = field(default_factory=lambda: _held_namespaces())
 
     async def follow(self) -> None:
-        """Look until cancelled."""
         while True:
             await asyncio.to_thread(self.look)
             await asyncio.sleep(LOOK_EVERY_S)
 
     def look(self) -> None:
-        """Remember the processes that are there now."""
+        """Remember the processes that exist now."""
         pid = self.service.process.pid if self.service.process else 0
         for found in tree_of(pid) if pid else []:
             ticks = start_time_ticks(found)
@@ -54,7 +53,7 @@ class Census:
                 self.processes[found] = ticks
 
     def left(self) -> list[str]:
-        """Everything that is there though the service has ended.
+        """Return everything that exists though the service has ended.
 
         A namespace lives by a process, which is seen by its number or its control group, or by a mount.
         """
@@ -86,7 +85,7 @@ class Census:
         return found
 
     async def after_stop(self) -> list[str]:
-        """The same, once what is on its way out had its time."""
+        """Return the same after a time for what is about to end."""
         end = time.monotonic() + GONE_S
         while True:
             left = await asyncio.to_thread(self.left)
@@ -96,7 +95,9 @@ class Census:
 
 
 async def at_rest(service: Service, warm: int) -> dict[str, float] | None:
-    """What the host agent itself holds when nothing is leased and the pool is warm; None: it never is."""
+    """Return the host agent's resources when nothing is leased and the pool is warm; None if that never
+    happens.
+    """
     end = time.monotonic() + REST_S
     async with httpx.AsyncClient(timeout=10) as http:
         while time.monotonic() < end:
@@ -115,7 +116,7 @@ async def at_rest(service: Service, warm: int) -> dict[str, float] | None:
 
 
 def grown(before: dict[str, float], after: dict[str, float]) -> list[str]:
-    """What the host agent holds more of at rest than it may."""
+    """Return the resources of which the host agent holds more at rest than it may."""
     return [
         f"the host agent at rest: {name} {before[name]:g} before, {after[name]:g} after"
         for name, slack in SLACK.items()
@@ -124,7 +125,7 @@ def grown(before: dict[str, float], after: dict[str, float]) -> list[str]:
 
 
 def rss_mib(pid: int) -> float:
-    """Resident memory of a process; 0 when it has gone."""
+    """Return the resident memory of a process; 0 when it has gone."""
     for line in _text(Path(f"/proc/{pid}/status")).splitlines():
         if line.startswith("VmRSS:"):
             return int(line.split()[1]) / 1024
@@ -137,7 +138,7 @@ def _is_dead(pid: int) -> bool:
 
 
 def _held_namespaces() -> int:
-    """Namespaces that live by a mount; those of network namespaces with a name are told by it."""
+    """Return the namespaces that live by a mount; those of network namespaces have a name."""
     mounts = _text(Path("/proc/self/mountinfo")).splitlines()
     return sum(" nsfs " in line and "/netns/" not in line for line in mounts)
 
@@ -155,7 +156,7 @@ def _said(*argv: str) -> str:
 
 
 def left_on_disk(top: Path) -> list[str]:
-    """Loop devices and mounts of a data folder that is gone."""
+    """Return loop devices and mounts of a data folder that is gone."""
     found: list[Any] = [p for p in Path("/sys/block").glob("loop*/loop/backing_file") if str(top) in _text(p)]
     mounts = _text(Path("/proc/self/mountinfo")).splitlines()
     found += [line.split()[4] for line in mounts if str(top) in line]

@@ -1,8 +1,8 @@
-"""The mark of an episode in its picture: blocks of two colours, all over the desktop's background.
+"""Mark of an episode in its frames: blocks of two colours, all over the desktop's background.
 
-A mark says which task the desktop was set up for and a number that the desktop drew for itself, so that
-two attempts at one task, on two replicas, look different. A checksum tells a mark that a window covers in
-part from one that is whole.
+A mark says which task the desktop was set up for and a number that the desktop drew for itself, so that two
+attempts at one task, on two replicas, look different. A checksum tells a mark that a window covers in part
+from one that is whole.
 """
 
 from __future__ import annotations
@@ -18,17 +18,17 @@ from PIL import Image
 BLOCK_PX, COLUMNS, ROWS = 6, 16, 5
 TILE_PX, AT_PX = (112, 48), (8, 8)
 DARK_BLUE, YELLOW = (32, 32, 160), (224, 224, 64)
-"""Colours of 0 and 1: their blue parts lie on either side of 112."""
+"""Colours of 0 and 1, whose blue parts lie on either side of 112."""
 DRAW_S = 10.0
 
 
 @dataclass(frozen=True, order=True)
 class Mark:
-    """What one desktop shows.
+    """Mark of one desktop.
 
     Attributes:
-        task: number of the trajectory.
-        desktop: a random number, drawn inside when the task was set up.
+        task: Number of the trajectory.
+        desktop: Random number that the desktop drew when the task was set up.
     """
 
     task: int
@@ -36,14 +36,14 @@ class Mark:
 
 
 def bits_of(mark: Mark) -> list[int]:
-    """The blocks of a mark, row by row: task and desktop in 32 bits each, checksum in 16."""
+    """Return the blocks of a mark, row by row: task and desktop in 32 bits each, checksum in 16."""
     data = mark.task.to_bytes(4, "big") + mark.desktop.to_bytes(4, "big")
     data += (zlib.crc32(data) & 0xFFFF).to_bytes(2, "big")
     return [byte >> place & 1 for byte in data for place in range(7, -1, -1)]
 
 
 def mark_of(bits: list[int]) -> Mark | None:
-    """The mark that blocks stand for; None when something covers it."""
+    """Return the mark that blocks stand for; None when something covers it."""
     data = bytes(int("".join(map(str, bits[at : at + 8])), 2) for at in range(0, len(bits), 8))
     if int.from_bytes(data[8:], "big") != zlib.crc32(data[:8]) & 0xFFFF:
         return None
@@ -52,7 +52,7 @@ def mark_of(bits: list[int]) -> Mark | None:
 
 
 def mark_in(image: Image.Image) -> Mark | None:
-    """The first whole mark of a screen, from its right side, where windows are rare."""
+    """Return the first whole mark of a screen, from its right side, where windows are rare."""
     blue = (image if image.mode == "RGB" else image.convert("RGB")).getchannel("B")
     width, height = blue.size
     raw = blue.tobytes()
@@ -69,7 +69,6 @@ def mark_in(image: Image.Image) -> Mark | None:
 
 
 def mark_of_png(data: bytes) -> Mark | None:
-    """The mark of an encoded screen."""
     with Image.open(io.BytesIO(data), formats=("PNG",)) as image:
         return mark_in(image)
 

@@ -1,4 +1,4 @@
-"""What policies are told to do to their own desktops: each types one line into a terminal."""
+"""Harm that policies do to their own desktops by typing one line into a terminal."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from typing import Any
 from benchmarks.chaos.schedule import Kind
 
 FOLDER = "/tmp/chaos"
-"""Where the scripts of these faults lie in every desktop."""
+"""Folder of the scripts of these faults in every desktop."""
 TYPED = f"{FOLDER}/typed"
-"""A file that the typed line makes first, by which it is known that the desktop has carried the line out."""
+"""File that the typed line makes first, which proves that the desktop has executed it."""
 DISK_MIB, MEMORY_MIB = 700, 4000
-"""More than the caps of the run; what a bomb that no cap stops would take at most."""
+"""Sizes above the caps of the run; a bomb that no cap stops takes at most this."""
 
 _FILL = f"""
 import os
@@ -82,11 +82,11 @@ _REBOOT = "import ctypes; ctypes.CDLL(None).reboot(0x1234567)"
 
 @dataclass(slots=True)
 class Order:
-    """What the policy of one attempt is to type once its work is done.
+    """Line that the policy of one attempt types once its work is done.
 
     Attributes:
         begun: The policy opens a terminal for it.
-        sent_at: When the step that types it was sent, by `time.monotonic`; None before.
+        sent_at: Time at which the step that types it was sent, by `time.monotonic`; None before.
         typed: Whether the desktop got it, once that is known.
     """
 
@@ -98,7 +98,7 @@ class Order:
 
     @property
     def line(self) -> str:
-        """The text that is typed into the terminal."""
+        """Text that is typed into the terminal."""
         return f"touch {TYPED}; {self.command}\n"
 
     @property
@@ -107,12 +107,12 @@ class Order:
         return self.typed.done()
 
     def settle(self, *, typed: bool) -> None:
-        """Note whether the desktop got it. Later notes change nothing."""
+        """Record whether the desktop got it. Later calls change nothing."""
         if not self.typed.done():
             self.typed.set_result(typed)
 
     def end(self) -> None:
-        """Note that the attempt is over: a desktop that was lost in or after the step got what was typed."""
+        """Record the end of the attempt: a desktop that was lost in or after the step got the line."""
         self.settle(typed=self.sent_at is not None)
 
 

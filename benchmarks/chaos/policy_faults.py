@@ -1,4 +1,4 @@
-"""Faults that a policy causes itself: who is told to, and what came of it."""
+"""Faults that a policy causes itself: the choice of the attempt, and the outcome."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ CHECK_S = 400.0
 async def harm_as_policy(stage: Stage, kind: Kind, draw: float) -> Impact:
     """Let the policy of one attempt harm its own desktop.
 
-    The time to a clean slot counts from the end of the desktop or of the episode, since the moment at which
-    a bomb reached its bound is not known.
+    The time to a clean slot counts from the end of the desktop or of the episode, since the moment at which a
+    bomb reached its bound is not known.
 
     Raises:
         NoVictim: No attempt is under way, or the chosen one ended before its policy had typed the line.

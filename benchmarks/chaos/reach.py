@@ -1,7 +1,7 @@
 """Injection of faults by the host's tools: signals, and commands in two places of a desktop.
 
-A policy's own commands run in the session. Beside the guest agent is above that for `local`, where no command
-of the session reaches; a virtual machine has one place only, in which root reaches the agent.
+A policy's own commands run in the session. On `local`, "beside the guest agent" is above the session, where
+no command of it reaches. A virtual machine has one place only, in which root reaches the agent.
 """
 
 from __future__ import annotations
@@ -29,15 +29,14 @@ HEALTH_S = 2.0
 
 
 class Reach(ABC):
-    """What can be done to a replica of one runtime."""
+    """Injector of faults into the replicas of one runtime."""
 
     def __init__(self, service: Service) -> None:
-        """Nothing is done yet."""
         self._service = service
 
     @abstractmethod
     def first_process(self, replica_id: str) -> int:
-        """Number of the process that the replica ends with.
+        """Return the number of the process with which the replica ends.
 
         Raises:
             LookupError: It is gone.
@@ -45,7 +44,7 @@ class Reach(ABC):
 
     @abstractmethod
     def guest(self, replica_id: str) -> GuestClient:
-        """A client of its guest agent, past the host agent.
+        """Return a client of its guest agent, past the host agent.
 
         Raises:
             LookupError: It is gone.
@@ -103,7 +102,7 @@ class Reach(ABC):
             raise LookupError(f"{replica_id}: {error}") from error
 
     async def answers(self, replica_id: str) -> bool:
-        """Whether its guest agent does, at once."""
+        """Return whether its guest agent answers at once."""
         try:
             async with self.guest(replica_id) as guest:
                 await guest.health(timeout_s=HEALTH_S)
@@ -113,10 +112,10 @@ class Reach(ABC):
 
 
 class LocalReach(Reach):
-    """Replicas that are processes of this kernel."""
+    """Injector for replicas that are processes of this kernel."""
 
     def first_process(self, replica_id: str) -> int:
-        """The session, as written down beside its overlay."""
+        """Return the session's process, as recorded beside its overlay."""
         path = self._service.run_folder / "replicas" / replica_id / "replica.json"
         with contextlib.suppress(OSError, ValueError, KeyError):
             noted = json.loads(path.read_text())
@@ -125,14 +124,13 @@ class LocalReach(Reach):
         raise LookupError(f"{replica_id} is gone")
 
     def guest(self, replica_id: str) -> GuestClient:
-        """By its socket."""
         path = self._service.run_folder / "replicas" / replica_id / "agent.sock"
         if not path.exists():
             raise LookupError(f"{replica_id} is gone")
         return GuestClient(UnixAddress(path))
 
     async def signal_harness(self, replica_id: str, part: str, number: signal.Signals) -> None:
-        """From outside, where its processes are seen as well."""
+        """Send the signal from outside, where the replica's processes are seen as well."""
         if not _signal_all(tree_of(self.first_process(replica_id)), part, number):
             raise LookupError(f"{replica_id} has no {part}")
 
@@ -145,17 +143,16 @@ class LocalReach(Reach):
             raise LookupError(f"{replica_id}: {error}") from error
 
     def freeze(self, replica_id: str) -> None:
-        """Its session and all below it."""
         for pid in tree_of(self.first_process(replica_id)):
             with contextlib.suppress(OSError):
                 os.kill(pid, signal.SIGSTOP)
 
 
 class QemuReach(Reach):
-    """Replicas that are virtual machines."""
+    """Injector for replicas that are virtual machines."""
 
     def record(self, replica_id: str) -> VmRecord:
-        """What the host agent has written down of its machine.
+        """Return the host agent's record of the machine.
 
         Raises:
             LookupError: It is gone.
@@ -168,25 +165,23 @@ class QemuReach(Reach):
         raise LookupError(f"{replica_id} is gone")
 
     def first_process(self, replica_id: str) -> int:
-        """QEMU."""
         pid = self.record(replica_id).pid
         if pid is None:
             raise LookupError(f"{replica_id} has no process")
         return pid
 
     def guest(self, replica_id: str) -> GuestClient:
-        """By its address and token, as its record has them."""
+        """Return a client by the address and token in the machine's record."""
         record = self.record(replica_id)
         assert record.replica is not None
         return GuestClient(record.as_replica().guest, token=record.replica.token)
 
     def freeze(self, replica_id: str) -> None:
-        """QEMU, and with it all CPUs of the machine."""
+        """Stop QEMU, and with it all CPUs of the machine."""
         os.kill(self.first_process(replica_id), signal.SIGSTOP)
 
 
 def tree_of(pid: int) -> list[int]:
-    """A process and all below it."""
     found = [pid]
     with contextlib.suppress(OSError):
         for task in Path(f"/proc/{pid}/task").iterdir():
@@ -196,7 +191,7 @@ def tree_of(pid: int) -> list[int]:
 
 
 def _signal_all(pids: list[int], part: str, number: signal.Signals) -> int:
-    """Send a signal to those that have `part` in their command line; how many did."""
+    """Send a signal to those that have `part` in their command line, and return their number."""
     hit = 0
     for pid in pids:
         with contextlib.suppress(OSError):

@@ -1,4 +1,4 @@
-"""One run: the service, the work, the faults in their order, the reckoning."""
+"""One run: the service, the work, the faults in order, the judgement."""
 
 from __future__ import annotations
 
@@ -32,12 +32,12 @@ DISK_MIB = {"local": 4096, "qemu": 12288}
 TRIES, AGAIN_S = 6, 1.0
 WARM_UP_S, END_S = 10.0, 400.0
 SPARE = 3
-"""Replicas beyond the work's: for clients that misbehave, and for what is still being removed."""
+"""Number of replicas beyond the work's, for clients that misbehave, and for those that are being removed."""
 
 
 @dataclass
 class Outcome:
-    """What a run gave."""
+    """Results of a run."""
 
     violations: list[str]
     figures: dict[str, Any]
@@ -45,11 +45,11 @@ class Outcome:
     skipped: list[str] = field(default_factory=list)
     samples: list[Sample] = field(default_factory=list)
     attempts: list[int] = field(default_factory=list)
-    """How many each trajectory took, in the order they ended; 0: it was lost."""
+    """Number of attempts of each trajectory, in the order of their ends; 0: it was lost."""
 
 
 def kinds_for(options: argparse.Namespace) -> set[Kind]:
-    """The faults that can be done with these options."""
+    """Return the faults that are possible with these options."""
     kinds = set(Kind) - (LOCAL_ONLY if options.runtime == "qemu" else QEMU_ONLY)
     kinds -= set() if options.runner == "container" else CONTAINERS
     named = {kind: [o for o in options.only if o in kind.name.lower()] for kind in kinds}
@@ -58,7 +58,9 @@ def kinds_for(options: argparse.Namespace) -> set[Kind]:
 
 
 def settings_for(options: argparse.Namespace) -> dict[str, Setting]:
-    """Small caps, so that a bomb is one; no bound by CPU, which a loaded machine lacks."""
+    """Return settings with small caps, so that bombs reach them; CPU has no bound, since a loaded machine
+    lacks it.
+    """
     settings: dict[str, Setting] = {
         "image": options.flavor,
         "runtime": options.runtime,
@@ -76,7 +78,7 @@ def settings_for(options: argparse.Namespace) -> dict[str, Setting]:
 
 
 async def run(options: argparse.Namespace) -> Outcome:
-    """Run chaos for `options.seconds`, and say what it found."""
+    """Run chaos for `options.seconds`, and return the results."""
     async with daemon_for(options.runner) as docker:
         with data_folder(DISK_MIB[options.runtime]) as (folder, own_disk):
             outcome = await _in_folder(options, folder, own_disk, docker)
@@ -152,7 +154,7 @@ def _limits(options: argparse.Namespace) -> checks.Limits:
 
 
 async def _warm_up(service: Service, options: argparse.Namespace) -> None:
-    """Play for some seconds without faults: what a host agent loads for its first tasks is no leak."""
+    """Play for some seconds without faults, since a host agent's loading for its first tasks is no leak."""
     flights = Flights(choose(options.flavor, tuple(options.task)), options.seed, time.monotonic() + WARM_UP_S)
     async with AsyncClient(service.url) as client:
         await _work(client, flights, options)
@@ -175,7 +177,7 @@ async def _work(client: AsyncClient, flights: Flights, options: argparse.Namespa
 async def _faults(
     stage: Stage, planned: list[Planned], options: argparse.Namespace
 ) -> tuple[list[Impact], list[str]]:
-    """Do each fault at its time, whatever became of the one before."""
+    """Inject each fault at its time, whatever became of the one before."""
     impacts: list[Impact] = []
     skipped: list[str] = []
 

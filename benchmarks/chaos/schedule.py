@@ -1,4 +1,4 @@
-"""Which fault comes when: pure, and the same for the same seed."""
+"""Schedule of the faults. Pure, and the same for the same seed."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from random import Random
 
 
 class Scope(enum.Enum):
-    """Who is harmed."""
+    """Scope of a fault's harm."""
 
     REPLICA = "the replica of one episode, by the host's tools"
     POLICY = "the replica of one episode, by what its own policy types"
@@ -18,7 +18,7 @@ class Scope(enum.Enum):
 
 
 class Kind(enum.Enum):
-    """A fault, as the table shows it."""
+    """Fault, as the table names it."""
 
     AGENT_KILLED = "guest agent killed"
     AGENT_FROZEN = "guest agent frozen"
@@ -75,7 +75,7 @@ BY_POLICIES = frozenset(
         Kind.POLICY_RESULT_IS_DEVICE,
     )
 )
-"""What a policy does to its own desktop: it gets the honest score or a 0 of its own, on its first attempt."""
+"""Faults that a policy causes: it gets the honest score or a 0 of its own, on its first attempt."""
 SPARES_RESULT = frozenset(
     (
         Kind.POLICY_KILLS_HARNESS,
@@ -105,7 +105,6 @@ QEMU_ONLY, LOCAL_ONLY = CONTAINERS, BESIDE_AGENT
 
 
 def scope_of(kind: Kind) -> Scope:
-    """Who is harmed by it."""
     if kind in HOST_WIDE:
         return Scope.HOST
     if kind in BY_POLICIES:
@@ -115,11 +114,11 @@ def scope_of(kind: Kind) -> Scope:
 
 @dataclass(frozen=True)
 class Planned:
-    """One fault.
+    """One planned fault.
 
     Attributes:
-        at_s: after the beginning.
-        draw: a number from 0 to 1 that chooses whom it hits, and how.
+        at_s: Time after the beginning.
+        draw: Number from 0 to 1 that chooses the victim and the details.
     """
 
     at_s: float

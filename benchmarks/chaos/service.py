@@ -1,4 +1,4 @@
-"""The host agent under test: its data folder on a small disk of its own, its process, its events."""
+"""Host agent under test: its data folder on a small disk of its own, its process, its events."""
 
 from __future__ import annotations
 
@@ -25,14 +25,14 @@ from benchmarks.common import LISTENING, ServiceFailed
 from osgym_host.images.store import default_data_dir
 
 STORES = ("images", "disks", "snapshots")
-"""What a host agent reads below its data folder: links to the stores of this machine."""
+"""Folders below the data folder that are links to the stores of this machine."""
 START_S, STOP_S = 90.0, 60.0
 Setting = str | int | float
 
 
 @contextlib.contextmanager
 def data_folder(size_mib: int) -> Iterator[tuple[Path, bool]]:
-    """A data folder on a disk of its own, gone afterwards.
+    """Make a data folder on a disk of its own, for the time of the block.
 
     Yields:
         The folder, and whether its disk is its own: that takes root and a loop device.
@@ -65,12 +65,12 @@ def _run(*argv: str) -> bool:
 
 @dataclass
 class Service:
-    """One host agent, on one port whatever happens to it.
+    """One host agent, on the same port after each restart.
 
     Attributes:
-        starts: how often it was started.
-        program: the module that is run as `osgym`.
-        environment: of its process, beside this one's.
+        starts: Number of starts.
+        program: Module that is run as `osgym`.
+        environment: Variables of its process, besides this one's.
     """
 
     folder: Path
@@ -84,30 +84,27 @@ class Service:
 
     @property
     def url(self) -> str:
-        """Where it listens."""
         return f"http://127.0.0.1:{self.port}"
 
     @property
     def pid(self) -> int:
-        """Its process."""
         assert self.process is not None
         return self.process.pid
 
     @property
     def log(self) -> Path:
-        """What all of its processes said; not on the disk that is filled."""
+        """Output of all of its processes, on another disk than the one that is filled."""
         return self.folder.parent / "log"
 
     @property
     def run_folder(self) -> Path:
-        """Where its replicas are."""
         return self.folder / "run" / self.instance
 
     def start(self) -> None:
         """Start it and wait until it listens.
 
         Raises:
-            ServiceFailed: It did not.
+            ServiceFailed: It does not.
         """
         self.port = self.port or _free_port()
         given = {**self.settings, "instance": self.instance, "ports": self.port, "data_dir": self.folder}
@@ -136,13 +133,12 @@ class Service:
         raise ServiceFailed(f"osgym host serve did not listen within {START_S:g} s:\n{said[-3000:]}")
 
     def kill(self) -> None:
-        """Kill it, and nothing else."""
         assert self.process is not None
         self.process.kill()
         self.process.wait(STOP_S)
 
     def stop(self) -> int | None:
-        """Ask it to end; its exit code, None when it had to be killed."""
+        """Ask it to end, and return its exit code; None when it had to be killed."""
         if self.process is None:
             return 0
         self.process.send_signal(signal.SIGTERM)
@@ -153,7 +149,7 @@ class Service:
             return None
 
     def said(self, pattern: str) -> list[str]:
-        """Lines of its log that match; of a traceback, the line before it and the error it ends with."""
+        """Return matching lines of its log; for a traceback, the line before it and its error."""
         wanted = re.compile(pattern)
         lines = self.log.read_text(errors="replace").splitlines()
         said = [number for number, line in enumerate(lines) if wanted.search(line)]
@@ -161,7 +157,7 @@ class Service:
 
 
 def _whole(lines: list[str], number: int) -> str:
-    """This line; of one that begins a traceback, what came before it, its last frames and its error."""
+    """Return a line; for one that begins a traceback, the line before, its last frames and its error."""
     margin, word, _ = lines[number].partition("Traceback")
     if not word or margin.strip(" |"):
         return lines[number]
@@ -179,19 +175,19 @@ def _free_port() -> int:
 
 
 class Events:
-    """Follows the host's events over its restarts: when each replica came into each state."""
+    """Follows the host's events over its restarts, with the time at which each replica came into each
+    state.
+    """
 
     def __init__(self, service: Service) -> None:
-        """Nothing is asked before `follow`."""
         self._service = service
         self._news = asyncio.Event()
         self.seen: dict[tuple[str, str], tuple[float, dict[str, Any]]] = {}
-        """By replica and state (of a replica, `retiring`): when, and the event."""
+        """Time and event by replica and state (of a replica, `retiring`)."""
         self.ready: list[float] = []
-        """When replicas became ready."""
+        """Times at which replicas became ready."""
 
     async def follow(self) -> None:
-        """Ask until cancelled."""
         last = starts = 0
         async with httpx.AsyncClient(timeout=30) as http:
             while True:
@@ -219,16 +215,16 @@ class Events:
             self._news = asyncio.Event()
 
     def when(self, replica_id: str, state: str) -> float | None:
-        """When a replica came into a state."""
+        """Return the time at which a replica came into a state."""
         found = self.seen.get((replica_id, state))
         return found[0] if found else None
 
     def event(self, replica_id: str, state: str) -> dict[str, Any]:
-        """The event by which it did; empty when it did not."""
+        """Return the event by which it did; empty when it did not."""
         return self.seen.get((replica_id, state), (0.0, {}))[1]
 
     async def until(self, condition: Callable[[], bool], timeout_s: float) -> bool:
-        """Whether a condition came true in time; looked at with each event, and every 50 ms."""
+        """Return whether a condition came true in time; it is checked with each event, and every 50 ms."""
         end = time.monotonic() + timeout_s
         while not condition():
             if time.monotonic() > end:

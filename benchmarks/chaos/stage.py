@@ -1,4 +1,4 @@
-"""What every fault gets: the service, its replicas, the work on them; and what every fault gives back."""
+"""Parts that faults share: the service, its replicas and the work on them; and the impact of a fault."""
 
 from __future__ import annotations
 
@@ -15,19 +15,19 @@ from benchmarks.chaos.schedule import Kind
 from benchmarks.chaos.service import Events, Service
 
 CLEAN_WAIT_S = 90.0
-"""How long a slot may take to be clean before it counts as lost for good."""
+"""Time after which a slot that is not clean counts as lost."""
 
 
 @dataclass
 class Impact:
-    """One fault and what came of it. Times are from the fault on.
+    """One fault and its consequences. Times are from the fault on.
 
     Attributes:
-        noticed_s: until the host retired the replica; None when it did not.
-        clean_s: until nothing of the replica was left and its slot free, or until what was broken works
-            again. Where an episode went on in spite of the fault, from its end on.
-        touched: attempts that the fault hit.
-        wrong: what the fault itself found out that may not be.
+        noticed_s: Time until the host retired the replica; None when it did not.
+        clean_s: Time until nothing of the replica was left and its slot was free, or until the broken part
+            works again. Where an episode went on in spite of the fault, from its end on.
+        touched: Attempts that the fault hit.
+        wrong: Violations that the fault itself found.
     """
 
     kind: Kind
@@ -41,7 +41,7 @@ class Impact:
     wrong: list[str] = field(default_factory=list)
 
     def row(self) -> dict[str, Any]:
-        """As one line of the raw series."""
+        """Return it as one line of the raw series."""
         told = {"fault": self.kind.name.lower(), "at_s": round(self.at_s, 1), "touched": self.touched}
         for name in ("noticed_s", "clean_s"):
             value = getattr(self, name)
@@ -50,16 +50,16 @@ class Impact:
 
 
 class NoVictim(Exception):
-    """Nobody could be hit now; the fault did not happen."""
+    """There is no victim now; the fault did not happen."""
 
 
 @dataclass(frozen=True)
 class Means:
-    """What faults of the host are done with.
+    """Means for faults of the host.
 
     Attributes:
-        clock_file: what says by how much the host agent's wall clock is off; None where it cannot be.
-        docker: the daemon whose containers the machines run in; None where they are bare processes.
+        clock_file: File with the offset of the host agent's wall clock; None where there can be none.
+        docker: Daemon in whose containers the machines run; None where they are bare processes.
     """
 
     clock_file: Path | None
@@ -71,7 +71,7 @@ class Stage:
     """A run.
 
     Attributes:
-        began: monotonic.
+        began: Monotonic time of its beginning.
     """
 
     service: Service
@@ -81,10 +81,11 @@ class Stage:
     began: float
     means: Means
     one_at_a_time: asyncio.Lock = field(default_factory=asyncio.Lock)
-    """Held by a fault of the host: two of them at once prove nothing."""
+    """Lock of a fault of the host: two of them at once prove nothing."""
 
     def victim(self, draw: float) -> Attempt:
-        """An attempt that runs, on its first try and not yet hit: a second hit in one trajectory is no news.
+        """Return an attempt that runs, on its first try and not yet hit: a second hit in one trajectory adds
+        nothing.
 
         Raises:
             NoVictim: There is none.
@@ -101,7 +102,7 @@ class Stage:
         return sorted(running, key=lambda attempt: attempt.number)[int(draw * len(running))]
 
     async def until_gone(self, impact: Impact, fault_at: float) -> None:
-        """Fill in when the replica of an impact was given up, and when its slot was clean."""
+        """Record when the host gave up the replica of an impact, and when its slot was clean."""
         replica_id = impact.replica_id
         gone = await self.events.until(
             lambda: self.events.when(replica_id, "gone") is not None or self._restarted(fault_at),
@@ -127,8 +128,7 @@ class Stage:
         return self.restarted_at > since
 
     restarted_at: float = 0.0
-    """When the host agent was last killed."""
+    """Time at which the host agent was last killed."""
 
     def now_s(self) -> float:
-        """Time since the beginning."""
         return time.monotonic() - self.began

@@ -1,4 +1,4 @@
-"""What a host agent holds while it works, looked at all along a long run, and what of it grows."""
+"""Resources of a host agent over a long run, and their growth."""
 
 from __future__ import annotations
 
@@ -21,20 +21,20 @@ from benchmarks.common import per_hour
 
 GROWS = ("rss_mib", "descriptors", "threads", "disk_mib", "processes", "heap_mib")
 WARM_UP_SHARE = 0.1
-"""Of the samples, left out of slopes: caches fill."""
+"""Share of the samples that slopes leave out, since caches fill."""
 MIB = 2**20
 
 
 @dataclass(frozen=True, slots=True)
 class Sample:
-    """One look.
+    """One sample.
 
     Attributes:
-        starts: how often the host agent was started; another one holds other things.
-        rss_mib, descriptors, threads: of the host agent's own process.
-        processes: of it and all below it.
-        disk_mib: used on the disk of its data folder.
-        heap_mib: of the dashboard's page, after a collection; None where none is open.
+        starts: Number of starts of the host agent; another one holds other things.
+        rss_mib, descriptors, threads: Resources of the host agent's own process.
+        processes: Number of its processes, with all below it.
+        disk_mib: Used space on the disk of its data folder.
+        heap_mib: Heap of the dashboard's page, after a collection; None where none is open.
     """
 
     at_s: float
@@ -49,10 +49,10 @@ class Sample:
 
 @dataclass
 class Watch:
-    """Looks every so many seconds.
+    """Takes a sample every so many seconds.
 
     Attributes:
-        problems: what ended the looking before its time, and what the page logged as wrong.
+        problems: Errors that ended the watch early, and errors that the page logged.
     """
 
     service: Service
@@ -62,7 +62,6 @@ class Watch:
     problems: list[str] = field(default_factory=list)
 
     async def follow(self) -> None:
-        """Look until cancelled."""
         began = time.monotonic()
         while True:
             await asyncio.sleep(self.every_s)
@@ -92,7 +91,7 @@ class Watch:
 
 @contextlib.asynccontextmanager
 async def watching(service: Service, every_s: float, *, page: bool) -> AsyncIterator[Watch]:
-    """Look every `every_s` seconds (0: never), with the dashboard open in a real Chromium or without."""
+    """Sample every `every_s` seconds (0: never), with the dashboard open in a real Chromium or without."""
     async with contextlib.AsyncExitStack() as stack:
         watch = Watch(service, every_s)
         if page:
@@ -116,10 +115,9 @@ async def _ended(following: asyncio.Task[None], watch: Watch) -> None:
 
 
 def slopes(samples: Sequence[Sample]) -> dict[str, dict[str, float]]:
-    """What grows by how much an hour, with half of its 95 % interval; of one host agent, its caches filled.
+    """Return growth per hour, with half of its 95 % interval, of one host agent after its caches are filled.
 
-    >>> one = [Sample(900.0 * n, 1, 100 + n, 20, 8, 50, 10.0) for n in range(5)]
-    >>> slopes(one)["rss_mib"]
+    >>> one = [Sample(900.0 * n, 1, 100 + n, 20, 8, 50, 10.0) for n in range(5)] >>> slopes(one)["rss_mib"]
     {'per_hour': 4.0, 'half_interval': 0.0, 'median': 103.0}
     """
     steady = [s for s in samples[int(len(samples) * WARM_UP_SHARE) :] if s.starts == samples[-1].starts]

@@ -1,1 +1,1 @@
-"""Do the windows and the clipboards of a desktop behave as a user of a real desktop expects?"""
+"""Windows and clipboards of a desktop, compared with a user's expectations of a real one."""

@@ -1,4 +1,4 @@
-"""Do the windows and the clipboards of a desktop behave as a user of a real desktop expects?
+"""Windows and clipboards of a desktop, compared with a user's expectations of a real one.
 
 Each cell is done several times in a real replica. It is right, wrong (with what was seen), or refused, with
 the reason: such a window or content cannot have it. The tables can be written into docs/desktop.md.
@@ -91,7 +91,6 @@ def chosen_cells(only: Sequence[str]) -> list[tuple[str, Cell]]:
 
 
 def main(given: Sequence[str] | None = None) -> int:
-    """Do what the command line says; return 1 when a cell was wrong."""
     parser = argument_parser(__doc__, image="full")
     parser.add_argument("--only", action="append", default=[], help="group, row or column; may be repeated")
     parser.add_argument("--repeat", type=int, default=3, help="runs of each cell (3)")

@@ -1,6 +1,6 @@
-"""Cells of clipboards: text, files and large contents between real programs, and who keeps them.
+"""Cells of clipboards: text, files and large contents between real programs, and their owners.
 
-CLIPBOARD is what Ctrl+C and Ctrl+V use, PRIMARY what is selected and pasted with the middle button.
+CLIPBOARD is used by Ctrl+C and Ctrl+V, PRIMARY by selecting and the middle button.
 """
 
 from __future__ import annotations
@@ -26,11 +26,11 @@ print([getattr(owner, "id", 0) for owner in owners])
 
 @dataclass(frozen=True, slots=True)
 class Editor:
-    """A program that text is copied from and pasted into.
+    """A program from which text is copied and into which it is pasted.
 
     Attributes:
-        name: of the program, for the table.
-        command: what opens a file; `{}` is the file.
+        name: Name of the program, for the table.
+        command: Command that opens a file; `{}` is the file.
     """
 
     name: str
@@ -56,14 +56,14 @@ def put(stage: Stage, data: bytes, target: str = "UTF8_STRING", selection: str =
 
 
 def got(stage: Stage, target: str = "UTF8_STRING", selection: str = "clipboard") -> str:
-    """Return what a selection holds; empty when nobody owns it."""
+    """Return the content of a selection; empty when it has no owner."""
     return stage.shell(
         f"timeout 5 xclip -selection {selection} -t {shlex.quote(target)} -o 2>/dev/null || true"
     )
 
 
 def clear(stage: Stage) -> None:
-    """End what owns the selections on behalf of a cell before."""
+    """End the owners of selections that a cell before started."""
     stage.shell("for one in clipboard primary; do xsel --$one --clear 2>/dev/null || true; done")
 
 
@@ -80,7 +80,7 @@ def expect(stage: Stage, what: str, wanted: str, read: Callable[[], str]) -> Non
 
 
 def copy_all(stage: Stage) -> None:
-    """Copy all that the program in front shows."""
+    """Copy everything in the front window."""
     stage.key("ctrl", "a")
     stage.key("ctrl", "c")
 
@@ -97,7 +97,6 @@ def check_copy(editor: Editor, stage: Stage) -> None:
 
 
 def check_paste(editor: Editor, stage: Stage) -> None:
-    """What another program offers is pasted."""
     put(stage, TEXT.encode())
     pid = editor.open(stage, "to.txt", "")
     try:
@@ -139,7 +138,6 @@ def check_kept(editor: Editor, stage: Stage) -> None:
 
 
 def check_large_paste(editor: Editor, stage: Stage) -> None:
-    """Ten megabytes go into a program."""
     make = f"head -c {LARGE_BYTES} /dev/zero | tr '\\0' x | fold -w 99 >{FOLDER}/large"
     stage.shell(f"{make}; xclip -selection clipboard -i {FOLDER}/large >/dev/null 2>&1")
     digest = stage.shell(f"sha256sum <{FOLDER}/large")
@@ -249,7 +247,6 @@ TARGETS = {
 
 
 def cells() -> Iterator[Cell]:
-    """Make all cells of clipboards."""
     for editor in EDITORS:
         yield Cell(editor.name, "copy", partial(check_copy, editor))
         yield Cell(editor.name, "paste", partial(check_paste, editor))

@@ -45,15 +45,12 @@ class Program:
         self._names: dict[int, str] = {}
 
     def atom(self, name: str) -> int:
-        """Return the atom of a name."""
         return int(self._display.get_atom(name))
 
     def write(self, event: str, **fields: Any) -> None:
-        """Append an event."""
         self._file.write(json.dumps({"event": event, **fields}, ensure_ascii=False) + "\n")
 
     def make(self, name: str, title: str, x: int, y: int, color: int, **attributes: Any) -> Any:
-        """Create a window, not yet shown."""
         mask = X.ButtonPressMask | X.KeyPressMask | X.StructureNotifyMask
         window = self._root.create_window(
             *(x, y, WIDTH, HEIGHT, 0, X.CopyFromParent), background_pixel=color, event_mask=mask, **attributes

@@ -1,4 +1,4 @@
-"""One real replica, what is done to it and what is seen of it, through the guest agent's own interface."""
+"""One real replica, driven and observed through the guest agent's interface."""
 
 from __future__ import annotations
 
@@ -20,21 +20,21 @@ FOLDER = "/tmp/desktop-fidelity"  # inside the replica
 
 
 class Wrong(Exception):
-    """A cell is not as it should be; the message says what was seen."""
+    """A cell failed; the message has the observation."""
 
 
 class NotApplicable(Exception):
-    """A cell that this kind cannot have; the message says why."""
+    """A cell is impossible for this kind; the message has the reason."""
 
 
 @dataclass(frozen=True, slots=True)
 class Cell:
-    """One thing that is checked.
+    """One check.
 
     Attributes:
-        row: kind of window or of content.
-        column: what is checked of it.
-        run: raises Wrong with what was seen instead.
+        row: Kind of window or of content.
+        column: Property that is checked.
+        run: Function of the check, which raises Wrong with the observation.
     """
 
     row: str
@@ -84,15 +84,12 @@ class Stage:
         return self._guest.step(*actions, observe={"format": "none"})[0]
 
     def key(self, *names: str) -> None:
-        """Press keys together."""
         self.step({"op": "key", "keys": list(names)})
 
     def type(self, text: str) -> None:
-        """Type a text."""
         self.step({"op": "type", "text": text})
 
     def click(self, x: int, y: int, **fields: Any) -> None:
-        """Click at a place."""
         self.step({"op": "click", "x": x, "y": y, **fields})
 
     def pixel(self, x: int, y: int) -> tuple[int, int, int]:
@@ -101,7 +98,6 @@ class Stage:
         return red, green, blue
 
     def windows(self) -> list[dict[str, Any]]:
-        """Return what the agent lists."""
         found: list[dict[str, Any]] = self._guest.json("POST", "/v1/reach/windows", {})["windows"]
         return found
 

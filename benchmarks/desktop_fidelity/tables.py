@@ -1,4 +1,4 @@
-"""The tables of a run, as Markdown."""
+"""Tables of a run, as Markdown."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ Row = Mapping[str, Any]
 
 
 def table(rows: Sequence[Row], group: str) -> str:
-    """Return the table of a group, with what was seen in wrong cells and why others are refused below it."""
+    """Return the table of a group, with notes on wrong and refused cells below it."""
     cells = {(row["row"], row["column"]): row["runs"] for row in rows if row["group"] == group}
     names = list(dict.fromkeys(row for row, _ in cells))
     columns = list(dict.fromkeys(column for _, column in cells))
@@ -25,7 +25,7 @@ def table(rows: Sequence[Row], group: str) -> str:
 
 
 def _mark(runs: Sequence[Mapping[str, Any]], notes: dict[str, int]) -> str:
-    """Return what a cell shows: right, or how often something else came, with the number of its note."""
+    """Return a cell's mark: right, or the number of failures with the number of its note."""
     if not runs:
         return ""
     for outcome in ("failed", "wrong", "refused"):

@@ -14,9 +14,9 @@ PROGRAM = Path(__file__).with_name("special_window.py")
 LOG = "windows.jsonl"
 TYPED = "ok"
 ASIDE = {"op": "move", "x": 1800, "y": 900}
-"""Where the pointer covers the middle of no window."""
+"""Place of the pointer that covers the middle of no window."""
 COLOR = 0x2060C0
-"""Colour of the special window: where a screenshot has it, the window is in front."""
+"""Colour of the special window, which identifies it in a screenshot."""
 Box = tuple[int, int, int, int]
 
 
@@ -25,12 +25,12 @@ class Kind:
     """One kind of window.
 
     Attributes:
-        name: as special_window.py takes it.
-        about: what it is, for the table.
-        state: fields that its row in the list has besides those of an ordinary window.
-        refused: columns that such a window cannot have, with the reason.
-        workspaces: the number of workspaces that the desktop has meanwhile.
-        title: what its title has after its name.
+        name: Name in special_window.py.
+        about: Description for the table.
+        state: Fields of its row in the list, besides those of an ordinary window.
+        refused: Columns that such a window cannot have, with the reason.
+        workspaces: Number of workspaces of the desktop meanwhile.
+        title: Suffix of its title after its name.
     """
 
     name: str
@@ -123,7 +123,7 @@ class SpecialWindow:
         raise Wrong("it is not in the list")
 
     def real_box(self) -> Box:
-        """Return where it is by the X server's word: x, y, width, height."""
+        """Return its place by the X server's account: x, y, width, height."""
         text = self._stage.shell(f"xwininfo -id {self.id}")
         names = ("Absolute upper-left X", "Absolute upper-left Y", "Width", "Height")
         found = [re.search(rf"{name}:\s+(-?\d+)", text) for name in names]
@@ -131,7 +131,7 @@ class SpecialWindow:
         return left, top, width, height
 
     def middle(self) -> tuple[int, int]:
-        """Return the middle of what the screen shows of it."""
+        """Return the middle of its visible part."""
         left, top, width, height = self.real_box()
         return (max(left, 0) + min(left + width, 1920)) // 2, (max(top, 0) + min(top + height, 1040)) // 2
 
@@ -160,7 +160,6 @@ def check_geometry(stage: Stage, shown: SpecialWindow, kind: Kind) -> None:
 
 
 def check_state(stage: Stage, shown: SpecialWindow, kind: Kind) -> None:
-    """The list has its state."""
     row = shown.listed()
     usual = {"modal": False, "above": False, "fullscreen": False, "maximized": False, "minimized": False}
     expected = {**usual, "visible": True, "ordinary": True, **kind.state}
@@ -192,7 +191,6 @@ def check_click(stage: Stage, shown: SpecialWindow, kind: Kind) -> None:
 
 
 def check_type(stage: Stage, shown: SpecialWindow, kind: Kind) -> None:
-    """What is typed reaches it."""
     activate(stage, shown)
     stage.type(TYPED)
     stage.wait("text", lambda: "".join(event["value"] for event in shown.events("text")) == TYPED, 3)
@@ -217,7 +215,6 @@ CHECKS: Mapping[str, Callable[[Stage, SpecialWindow, Kind], None]] = {
 
 
 def cells() -> Iterator[Cell]:
-    """Make all cells of windows."""
     for kind in KINDS:
         for column in COLUMNS:
             yield Cell(kind.name, column, _runner(kind, column))

@@ -1,1 +1,1 @@
-"""Whether the same image, task and actions give the same frames on every replica."""
+"""Determinism: the frames of the same image, task and actions on every replica."""

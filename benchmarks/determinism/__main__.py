@@ -1,4 +1,4 @@
-"""Same actions, same frames: play tasks and flows on many replicas, and say which frames differ and why.
+"""Determinism: play tasks and flows on many replicas, and report the frames that differ, with the cause.
 
 Each episode is a replica of its own. Of each step the frame is compared that is known to be final
 (`obs.final()`), and beside it the one that the step answered with. Where frames differ, a picture of both is
@@ -30,19 +30,17 @@ WAIT_S = 300.0
 
 
 class Frames:
-    """The frames of a run on disk, each once."""
+    """Frames of a run on disk, each stored once."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
 
     def keep(self, digest: str, data: bytes) -> None:
-        """Keep a frame that was sent."""
         path = self._folder / f"{digest}.png"
         if data and not path.exists():
             path.write_bytes(data)
 
     def open(self, digest: str) -> Image.Image:
-        """Return a frame."""
         return Image.open(self._folder / f"{digest}.png")
 
 
@@ -128,7 +126,6 @@ def show_differences(report: FlowReport, frames: Frames, folder: Path) -> None:
 
 
 async def run(args: argparse.Namespace) -> list[dict[str, Any]]:
-    """Play everything on each runtime."""
     rows = []
     for runtime in args.runtime:
         settings: dict[str, str | int | float] = {
@@ -148,7 +145,6 @@ async def run(args: argparse.Namespace) -> list[dict[str, Any]]:
 
 
 def arguments(given: list[str] | None = None) -> argparse.Namespace:
-    """Read the command line."""
     parser = argument_parser(__doc__, flavor="small")
     parser.add_argument("--runtime", action="append", choices=["local", "qemu"], help="local, and any other")
     parser.add_argument("--replicas", type=int, default=20, help="of each flow and runtime (20)")
@@ -166,7 +162,6 @@ def arguments(given: list[str] | None = None) -> argparse.Namespace:
 
 
 def main() -> None:
-    """Run it, print a table, save the series."""
     args = arguments()
     described = machine()
     rows = asyncio.run(run(args))

@@ -1,4 +1,4 @@
-"""From the frames of many replicas to what differs: shares, boxes, known causes. Pure but for pictures."""
+"""Differences between the frames of many replicas: shares, boxes, known causes. Pure but for pictures."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ TILE_PX = 32
 
 
 class Cause(StrEnum):
-    """Why frames differ, as far as it is known."""
+    """Known cause of a difference."""
 
     PANEL_CLOCK = "the panel's clock"
     PANEL = "the panel, which is drawn when its turn comes; a step does not wait for it"
@@ -28,7 +28,7 @@ class Cause(StrEnum):
 
 
 PANEL_CLOCK: Box = (1820, 1040, 1920, 1080)
-"""Where the images draw it, at 1920×1080."""
+"""Place of the panel's clock at 1920×1080."""
 STEPS: Mapping[tuple[str, int], Cause] = {
     ("flow/terminal-of-its-own", 1): Cause.OWN,
     ("flow/terminal-of-its-own", 2): Cause.OWN,
@@ -49,7 +49,7 @@ class StepShare:
     """One step of a flow over all replicas; step 0 is the first frame.
 
     Attributes:
-        hashes: How many replicas showed each frame, the most frequent first.
+        hashes: Number of replicas that showed each frame, the most frequent first.
     """
 
     step: int
@@ -57,13 +57,13 @@ class StepShare:
 
     @property
     def share(self) -> float:
-        """Of replicas that showed the most frequent frame."""
+        """Share of replicas that showed the most frequent frame."""
         return max(self.hashes.values()) / sum(self.hashes.values())
 
 
 @dataclass
 class FlowReport:
-    """What a flow showed on all replicas of a runtime."""
+    """Frames of a flow on all replicas of a runtime."""
 
     flow: str
     runtime: str
@@ -74,12 +74,11 @@ class FlowReport:
 
     @property
     def share(self) -> float:
-        """Of frames that are the most frequent one of their step."""
+        """Share of frames that are the most frequent one of their step."""
         same = sum(max(step.hashes.values()) for step in self.steps)
         return same / total if (total := sum(sum(step.hashes.values()) for step in self.steps)) else 0.0
 
     def row(self) -> dict[str, Any]:
-        """As it is saved."""
         shares = [round(step.share, 4) for step in self.steps]
         row = {k: v for k, v in asdict(self).items() if k != "steps"}
         return {**row, "identical": round(self.share, 4), "by_step": shares}
@@ -89,7 +88,7 @@ def count(flow: str, runtime: str, frames: Sequence[Sequence[str]]) -> FlowRepor
     """Count the frames of the replicas that came to the end.
 
     Args:
-        frames: For each replica the hash of each step's frame.
+        frames: Hash of each step's frame, for each replica.
     """
     length = min(map(len, frames), default=0)
     steps = [

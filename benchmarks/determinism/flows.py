@@ -1,4 +1,4 @@
-"""What is played on every replica: shipped tasks by their oracles, and flows that look for differences."""
+"""Flows of the benchmark: shipped tasks by their oracles, and flows that look for differences."""
 
 from __future__ import annotations
 
@@ -21,16 +21,16 @@ class Flow:
 
 
 def of_task(task: ShippedTask) -> Flow:
-    """A shipped task by its oracle, without the claim to be done at its end."""
+    """Return a shipped task by its oracle, without the claim to be done at its end."""
     steps = ([action for action in step if action["op"] not in ("done", "fail")] for step in task.oracle)
     return Flow(task.name, task.task, tuple(step for step in steps if step))
 
 
 def all_flows(flavor: str, only: tuple[str, ...]) -> list[Flow]:
-    """Everything that is played, or what has one of `only` in its name.
+    """Return all flows, or those that have one of `only` in their name.
 
     Raises:
-        SystemExit: nothing has.
+        SystemExit: There is none.
     """
     flows = [*SCRIPTED, *map(of_task, load_shipped(flavor=flavor))]
     found = [flow for flow in flows if not only or any(part in flow.name for part in only)]

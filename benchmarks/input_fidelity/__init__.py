@@ -1,1 +1,1 @@
-"""Does a desktop's program receive exactly what the actions said, in every GUI toolkit?"""
+"""Input fidelity: events that programs of every GUI toolkit receive, compared with the actions."""

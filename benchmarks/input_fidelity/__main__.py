@@ -1,9 +1,9 @@
-"""Does a desktop's program receive exactly what the actions said?
+"""Input fidelity: events that a desktop's programs receive, compared with the actions.
 
 For each GUI toolkit, a small program (a witness) shows a window in a real desktop and writes down what it
-receives. Each cell of the matrix does one thing with actions of the SDK, such as typing a path into a
-Save As dialog, and compares. A run is right, wrong (with what came), refused (nothing was done), or failed
-(it could not be seen). Each run starts the program anew; after a run that was not right, the desktop too.
+receives. Each cell of the matrix does one thing with actions of the SDK, such as typing a path into a Save As
+dialog, and compares. A run is right, wrong (with what came), refused (nothing was done), or failed (it could
+not be seen). Each run starts the program anew; after a run that was not right, the desktop too.
 
     osgym image build --add benchmarks/input_fidelity/addition     # once: the image `toolkits`
     python -m benchmarks.input_fidelity                            # all toolkits, all cells, idle and busy
@@ -33,7 +33,6 @@ BUSY = 20
 
 
 def arguments(given: Sequence[str] | None = None) -> argparse.Namespace:
-    """Read the command line."""
     parser = argument_parser(__doc__)
     parser.add_argument("--toolkits", default="", metavar="NAME,…", help="rows of the matrix (all there are)")
     parser.add_argument("--cells", default="", metavar="NAME,…", help="things done (all there are)")
@@ -86,7 +85,7 @@ def _typing_line(toolkit: str, name: str, times: Sequence[TypingTime]) -> str:
 
 
 class Report:
-    """What a run found so far; saved after each toolkit, so that an interrupted run is not lost."""
+    """Results so far, saved after each toolkit, so that an interrupted run is not lost."""
 
     def __init__(self, args: argparse.Namespace) -> None:
         self._args = args
@@ -109,7 +108,6 @@ class Report:
 
 
 def main() -> None:
-    """Parse the command line and do what it says."""
     args = arguments()
     if args.list:
         print("toolkits:", ", ".join(TOOLKITS))
@@ -123,7 +121,6 @@ def main() -> None:
 
 
 def run(args: argparse.Namespace) -> None:
-    """Play, print and save."""
     report = Report(args)
     settings: dict[str, str | int | float] = {"runtime": args.runtime, "warm": 1, "trajectory": "off"}
     with local_service(args.image, settings) as (url, _), Client(url) as client:

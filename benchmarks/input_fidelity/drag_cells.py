@@ -14,7 +14,7 @@ DRAGGED = "/home/user/dragged"
 FILE = "take-me.txt"
 FILES_S = 20.0
 FIRST_ICON_PX = (226, 101)
-"""Where the file manager draws the only file of a folder, in its window."""
+"""Place of the only file of a folder in the file manager's window."""
 LEFT, RIGHT = (0, 0), (1000, 0)
 """Places of two windows beside each other on a screen of 1920 pixels."""
 

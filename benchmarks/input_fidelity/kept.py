@@ -21,12 +21,12 @@ JsonRows = Sequence[Mapping[str, Any]]
 
 
 def read(path: Path) -> Mapping[str, Any]:
-    """Return a result file; of one that is not there, nothing."""
+    """Return a result file; empty for a missing one."""
     return json.loads(path.read_text(encoding="utf-8")) if path.is_file() else {}
 
 
 def joined(kept: JsonRows, found: JsonRows) -> list[Mapping[str, Any]]:
-    """Return the rows that were found, behind those that were kept and not run again."""
+    """Return the new rows, after the kept ones that were not run again."""
     again = {_key(row) for row in found}
     return [row for row in kept if _key(row) not in again] + list(found)
 

@@ -1,4 +1,4 @@
-"""Plays cells on desktops, each run on a program that was started for it, and keeps what came of it."""
+"""Plays cells on desktops, each run on a program that was started for it."""
 
 from __future__ import annotations
 
@@ -33,11 +33,11 @@ WAIT_S = 180.0
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """What one run of a cell came to.
+    """Result of one run of a cell.
 
     Attributes:
         result: right, wrong, refused, or failed where it could not be seen.
-        told: of a wrong run what was expected and what came; of others why.
+        told: Expected and received values of a wrong run; the reason of others.
     """
 
     result: str
@@ -54,12 +54,13 @@ class Row:
     runs: list[Run] = field(default_factory=list)
 
     def count(self, result: str) -> int:
-        """How many runs came to this."""
         return sum(run.result == result for run in self.runs)
 
     @property
     def shown(self) -> str:
-        """What the table shows: `5/5`, `3/5`, `refused`, `failed`, or `–` where there is nothing to run."""
+        """Return the table's text: `5/5`, `3/5`, `refused`, `failed`, or `–` where there is nothing to
+        run.
+        """
         if not self.runs:
             return "–"
         for result in ("refused", "failed"):
@@ -69,12 +70,11 @@ class Row:
 
     @classmethod
     def from_json(cls, kept: Mapping[str, Any]) -> Row:
-        """Return a row of a file."""
         runs = [Run("right")] * kept["right"] + [Run(**run) for run in kept["other"]]
         return cls(kept["toolkit"], kept["cell"], kept["load"], runs)
 
     def as_json(self) -> dict[str, Any]:
-        """It, for a file: with what came of each run that was not right."""
+        """Return it for a file, with the result of each run that was not right."""
         runs = [asdict(run) for run in self.runs if run.result != "right"]
         right = self.count("right")
         return {"toolkit": self.toolkit, "cell": self.cell, "load": self.load, "right": right, "other": runs}
@@ -98,10 +98,10 @@ class Player:
     """Plays cells with one client; a desktop is used until something on it was not right.
 
     Args:
-        client: of the host.
-        repeat: runs of each cell.
-        load: busy processes in the desktop while actions are done.
-        report: is told of each row.
+        client: Client of the host.
+        repeat: Number of runs of each cell.
+        load: Number of busy processes in the desktop during the actions.
+        report: Called with each row.
     """
 
     def __init__(self, client: Client, repeat: int, load: int, report: Callable[[Row], None]) -> None:
@@ -114,7 +114,6 @@ class Player:
         self._episode: Episode | None = None
 
     def play(self, toolkit: Toolkit, cells: Sequence[Cell]) -> list[Row]:
-        """Play the cells with one toolkit."""
         rows = []
         try:
             targets = self._targets(toolkit)
@@ -131,7 +130,6 @@ class Player:
         return rows
 
     def _targets(self, toolkit: Toolkit) -> set[str] | None:
-        """Find out which targets a toolkit's program has."""
         try:
             with self._started(toolkit) as witness:
                 return set(witness.targets)

@@ -12,9 +12,9 @@ from benchmarks.input_fidelity.witnessing import Event
 PATH = ((0.1, 0.2), (0.3, 0.8), (0.6, 0.2), (0.9, 0.7))
 """Corners of a drag, as parts of the target's width and height."""
 OFF_LINE_PX = 1.5
-"""Farther than this from the path, a point is not on it: coordinates are whole pixels."""
+"""Distance from which a point is off the path: coordinates are whole pixels."""
 HOLD_MS = 900
-"""Long enough for autorepeat to begin: X waits 660 ms."""
+"""Time after which autorepeat has begun: X waits 660 ms."""
 
 
 def _clicks(events: Iterable[Event]) -> list[list[int]]:
@@ -72,7 +72,7 @@ def _on(path: list[Point], point: list[int]) -> bool:
 
 
 def _distance(a: Point, b: Point, point: list[int]) -> float:
-    """Distance of a point from the line between two others, in pixels."""
+    """Return the distance of a point from the line between two others, in pixels."""
     dx, dy = b[0] - a[0], b[1] - a[1]
     length2 = dx * dx + dy * dy or 1
     along = min(1.0, max(0.0, ((point[0] - a[0]) * dx + (point[1] - a[1]) * dy) / length2))
@@ -94,7 +94,6 @@ def _turned(events: list[Event]) -> list[float]:
 
 
 def _downs(events: Iterable[Event]) -> list[str]:
-    """Return what was pressed, without modifiers."""
     return [
         event["name"]
         for event in events

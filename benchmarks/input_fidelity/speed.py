@@ -1,4 +1,4 @@
-"""Measures how long a typed character takes, in a field of a program."""
+"""Time of a typed character in a field of a program."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ ARRIVAL_S = 60.0
 
 @dataclass(frozen=True, slots=True)
 class TypingTime:
-    """How long one text took, in milliseconds for each of its characters.
+    """Time of one text, in milliseconds for each of its characters.
 
     Attributes:
-        text: which one.
-        chars: its length.
-        input_ms: until the guest has typed it.
-        arrived_ms: until the program has all of it; as exact as the look at its file, every 50 ms.
-        right: it has exactly this text.
+        text: Name of the text.
+        chars: Its length.
+        input_ms: Time until the guest has typed it.
+        arrived_ms: Time until the program has all of it; its file is checked every 50 ms.
+        right: The program has exactly this text.
     """
 
     text: str

@@ -1,4 +1,4 @@
-"""What a cell of the matrix sees: a desktop with one program on it, actions, and what has to arrive."""
+"""Environment of a cell: a desktop with one program on it, actions, and expected events."""
 
 from __future__ import annotations
 
@@ -15,16 +15,16 @@ Act = Mapping[str, Any]
 
 
 class Refused(Exception):
-    """The desktop did not do an action; the message says why."""
+    """The desktop refused an action; the message has the reason."""
 
 
 class Wrong(Exception):
     """A program received something else than the actions said.
 
     Attributes:
-        what: which of the things that a program can tell.
-        expected: what the actions said.
-        received: what came.
+        what: Name of the property.
+        expected: Value by the actions.
+        received: Value in the program.
     """
 
     def __init__(self, what: str, expected: Any, received: Any) -> None:
@@ -38,10 +38,10 @@ class Stage:
     """One run of one cell.
 
     Attributes:
-        witness: the program of the row.
-        partner: another program beside it, of cells between two programs.
-        counts: what the toolkit calls the three presses of a triple click.
-        payload: the text that the toolkit's target "source" gives away.
+        witness: Program of the row.
+        partner: Another program beside it, of cells between two programs.
+        counts: Names that the toolkit has for the three presses of a triple click.
+        payload: Text that the toolkit's target "source" gives away.
     """
 
     def __init__(
@@ -58,7 +58,7 @@ class Stage:
         """Do actions in one step, with the episode's way of waiting for the screen.
 
         Raises:
-            Refused: one was not done.
+            Refused: An action was not done.
         """
         try:
             obs = self.episode.step(list(actions), observe="none", **options)
@@ -68,7 +68,7 @@ class Stage:
             raise Refused(f"action {obs.failed_index}: {obs.results[obs.failed_index]}")
 
     def say(self, output: Any, grammar: str) -> None:
-        """Do what a model said, as its grammar writes it."""
+        """Do a model's output in its grammar."""
         try:
             self.episode.step(output, grammar=grammar, coordinates="pixel", observe="none")
         except InvalidAction as error:
@@ -98,9 +98,9 @@ class Stage:
         """Wait until the program has received what the actions said, and make sure that no more comes.
 
         Args:
-            what: the name of it, for the report.
-            expected: what the actions said.
-            received: finds it in what the witness wrote.
+            what: Name of the property, for the report.
+            expected: Value by the actions.
+            received: Function that finds the value in the witness's events.
 
         Raises:
             Wrong: Something else came, or nothing.
@@ -137,7 +137,7 @@ class Stage:
 
 
 def text_of(events: Iterable[Event], target: str) -> str | None:
-    """Return what a text target held last; None when nothing ever came."""
+    """Return the last content of a text target; None when nothing ever came."""
     values = [event["value"] for event in events if event["event"] == "text" and event["target"] == target]
     return values[-1] if values else None
 
@@ -152,16 +152,16 @@ def named(events: Iterable[Event], event: str, *fields: str) -> list[Any]:
 
 @dataclass(frozen=True, slots=True)
 class Cell:
-    """One thing that is done, in one column of the matrix.
+    """One column of the matrix.
 
     Attributes:
-        name: short, without blanks.
-        about: what is done, for a reader of the table.
-        needs: targets that a toolkit must have for it.
-        play: does it, and expects what must arrive.
-        partner: the toolkit of another program that is started beside it.
-        quick: it is part of the fast subset that tests run.
-        changes_desktop: it leaves something behind that outlives the program: a layout, files, windows.
+        name: Short name without blanks.
+        about: Description for a reader of the table.
+        needs: Targets that a toolkit must have for it.
+        play: Function that acts and expects the events.
+        partner: Toolkit of another program that is started beside it.
+        quick: It is part of the fast subset that tests run.
+        changes_desktop: It leaves something behind that outlives the program: a layout, files, windows.
     """
 
     name: str

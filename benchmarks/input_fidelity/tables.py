@@ -1,4 +1,4 @@
-"""The matrix as a table: on the terminal, and between marks in docs/input.md."""
+"""Matrix as a table: on the terminal, and between marks in docs/input.md."""
 
 from __future__ import annotations
 

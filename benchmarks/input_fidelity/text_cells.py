@@ -9,7 +9,7 @@ from benchmarks.input_fidelity.witnessing import Event
 
 FOLDER = "/home/user/many"
 FILES = 60
-"""Files in the folder of a Save As dialog: completion looks through all of them at each letter."""
+"""Number of files in the folder of a Save As dialog: completion looks through all of them at each letter."""
 LOCK_SECOND_GROUP = (
     "import ctypes\n"
     'x = ctypes.CDLL("libX11.so.6")\n'

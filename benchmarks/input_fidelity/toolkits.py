@@ -1,4 +1,4 @@
-"""The programs that the matrix looks at: one for each GUI toolkit, and terminals with a real shell."""
+"""Programs of the matrix: one for each GUI toolkit, and terminals with a real shell."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from pathlib import Path
 
 WITNESSES = Path(__file__).resolve().parent / "witnesses"
 INSIDE = "/home/user/witness"
-"""Where the witnesses lie in a replica."""
+"""Folder of the witnesses in a replica."""
 LOG = f"{INSIDE}/log.jsonl"
 
 
@@ -16,13 +16,14 @@ class Toolkit:
     """One row of the matrix.
 
     Attributes:
-        name: such as `gtk3`.
-        command: what starts the program in the folder of the witnesses; `{log}` is the file that it writes.
-        counts: what the toolkit calls the three presses of a triple click.
-        shell: it is a terminal with a shell, not a witness.
-        everywhere: it runs on the images `small` and `full` without the addition.
-        saves_by: the chord that ends its Save As dialog, where Enter does nothing there.
-        start_s: how long its start may take on an idle machine.
+        name: Name such as `gtk3`.
+        command: Command that starts the program in the folder of the witnesses; `{log}` is the file that it
+            writes.
+        counts: Names that the toolkit has for the three presses of a triple click.
+        shell: It is a terminal with a shell, not a witness.
+        everywhere: It runs on the images `small` and `full` without the addition.
+        saves_by: Chord that ends its Save As dialog, where Enter does nothing there.
+        start_s: Time for its start on an idle machine.
     """
 
     name: str

@@ -1,4 +1,4 @@
-"""Starts a witness in an episode's desktop and reads what it received."""
+"""Starts a witness in an episode's desktop and reads the events that it received."""
 
 from __future__ import annotations
 
@@ -21,17 +21,17 @@ FRAME_PX = 60
 
 
 class WitnessFailed(RuntimeError):
-    """A witness did not come up; the message says what it printed."""
+    """A witness did not start; the message has its output."""
 
 
 @dataclass(frozen=True, slots=True)
 class Patience:
-    """How long is waited for what must come, and for what must not.
+    """Times for what must come, and for what must not.
 
     Attributes:
-        arrival_s: for what the actions said.
-        quiet_s: that nothing may come after it.
-        factor: how much longer starting a program takes than on an idle machine.
+        arrival_s: Time for the expected events.
+        quiet_s: Time in which nothing may come after them.
+        factor: Factor by which starting a program takes longer than on an idle machine.
     """
 
     arrival_s: float
@@ -40,7 +40,7 @@ class Patience:
 
 
 def until(condition: Callable[[], Any], timeout_s: float) -> Any:
-    """Poll until the condition gives something true; return that, or what it gave last."""
+    """Poll until the condition returns something true; return that, or its last value."""
     end = time.monotonic() + timeout_s
     while True:
         found = condition()
@@ -50,7 +50,6 @@ def until(condition: Callable[[], Any], timeout_s: float) -> Any:
 
 
 def send_witnesses(episode: Episode) -> None:
-    """Put all witnesses into the desktop."""
     for path in sorted(WITNESSES.iterdir()):
         if path.is_file():
             episode.write_file(f"{INSIDE}/{path.name}", path.read_bytes())
@@ -58,10 +57,10 @@ def send_witnesses(episode: Episode) -> None:
 
 
 def move_window(episode: Episode, window: Window, x: int, y: int) -> tuple[int, int]:
-    """Put a window somewhere on the screen; return how far it was moved, in pixels.
+    """Move a window on the screen; return the distance, in pixels.
 
     Raises:
-        WitnessFailed: The window manager does not.
+        WitnessFailed: The window manager does not move it.
     """
     seen: list[tuple[int, int]] = []
 
@@ -82,8 +81,8 @@ class Witness:
     """One program with a window, from its start to its end.
 
     Attributes:
-        toolkit: what it is a program of.
-        targets: place and size on the screen of each of its targets, in pixels.
+        toolkit: Toolkit of the program.
+        targets: Place and size on the screen of each of its targets, in pixels.
     """
 
     def __init__(self, episode: Episode, toolkit: Toolkit, *, log: str = LOG) -> None:
@@ -96,7 +95,7 @@ class Witness:
         self.targets: dict[str, list[int]] = {}
 
     def start(self, factor: float = 1.0) -> None:
-        """Start it and wait until it shows.
+        """Start it and wait until its window is shown.
 
         Raises:
             WitnessFailed: It ended, or is not ready in time.
@@ -129,10 +128,10 @@ class Witness:
         return [window for window in self._episode.windows() if window.id not in self._before]
 
     def move_to(self, x: int, y: int) -> None:
-        """Put its window somewhere, and its targets with it.
+        """Move its window, and its targets with it.
 
         Raises:
-            WitnessFailed: The window manager does not.
+            WitnessFailed: The window manager does not move it.
         """
         window = min(self._shown, key=lambda one: one.id)
         dx, dy = move_window(self._episode, window, x, y)
@@ -144,7 +143,7 @@ class Witness:
         return next((event for event in self.events() if event["event"] == name), {})
 
     def events(self) -> list[Event]:
-        """All that it has written so far."""
+        """Return all events so far."""
         try:
             text = self._episode.read_file(self._log).decode()
         except PathNotFound:
@@ -152,13 +151,12 @@ class Witness:
         return [json.loads(line) for line in text.splitlines(keepends=True) if line.endswith("\n")]
 
     def alive(self) -> bool:
-        """Whether its process still runs."""
         # the init of a replica does not collect what it inherits, so an ended process stays as a zombie
         script = "grep -qs '^State:.[^ZX]' /proc/$0/status"
         return self._episode.execute(script, str(self._pid)).returncode == 0
 
     def stop(self) -> None:
-        """End it with all that it has started, and wait until its windows are gone."""
+        """End it with its children, and wait until its windows are gone."""
         if self._pid:
             self._episode.execute(f"kill -s KILL -- -{self._pid}")
             # the next program may get the same ids for its windows
@@ -171,11 +169,11 @@ class Witness:
 
 
 class Load:
-    """Processes that keep every core busy while the actions are done.
+    """Processes that keep every core busy during the actions.
 
     Args:
-        episode: the desktop that they run in.
-        count: how many; 0 for an idle machine.
+        episode: Desktop in which they run.
+        count: Number of processes; 0 for an idle machine.
     """
 
     def __init__(self, episode: Episode, count: int) -> None:

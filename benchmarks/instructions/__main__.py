@@ -25,24 +25,24 @@ from benchmarks.instructions import native, python_steps
 
 BASELINE = Path(__file__).with_name("baseline.json")
 PERCENT = 10
-"""A count that is so much above the kept one is a regression."""
+"""Percentage above the kept count from which a count is a regression."""
 UNAVAILABLE = 77  # not 2, with which argparse refuses arguments: the test skips by it
 ACCEPT = "if it is meant, `python -m benchmarks.instructions --accept` and commit baseline.json"
 
 
 @dataclass(frozen=True, slots=True)
 class Counted:
-    """What was counted in one way, and the versions that the counts depend on."""
+    """Counts of one way, and the versions that they depend on."""
 
     versions: Mapping[str, str]
     counts: Mapping[str, int]
 
 
 def count_native() -> Counted:
-    """The guest agent's native core.
+    """Count the guest agent's native core.
 
     Raises:
-        Unavailable: what is needed is not here.
+        Unavailable: A tool is missing.
     """
     versions = native.tools()
     with tempfile.TemporaryDirectory() as scratch:
@@ -50,7 +50,7 @@ def count_native() -> Counted:
 
 
 def count_python() -> Counted:
-    """A step through SDK, protocol and host agent."""
+    """Count a step through SDK, protocol and host agent."""
     versions = {"python": f"{sys.version_info.major}.{sys.version_info.minor}"}
     with tempfile.TemporaryDirectory() as scratch:
         return Counted(versions, python_steps.counts(Path(scratch)))
@@ -60,16 +60,15 @@ WAYS = {"native": count_native, "python": count_python}
 
 
 def kept() -> dict[str, Counted]:
-    """What baseline.json says, by way."""
     found = json.loads(BASELINE.read_text(encoding="utf-8"))
     return {way: Counted(one["versions"], one["counts"]) for way, one in found.items()}
 
 
 def check_versions(before: Counted, now: Counted) -> None:
-    """Whether the two can be compared.
+    """Check that the two can be compared.
 
     Raises:
-        Unavailable: they are of different versions.
+        Unavailable: They are of different versions.
     """
     if differing := [name for name, value in before.versions.items() if now.versions.get(name) != value]:
         of = ", ".join(f"{n} {now.versions.get(n)}, kept is {before.versions[n]}" for n in differing)
@@ -77,7 +76,7 @@ def check_versions(before: Counted, now: Counted) -> None:
 
 
 def regressions(before: Counted, now: Counted) -> list[str]:
-    """The counts that went up by 10 % or more, and those that only one side has, each as a sentence. Pure."""
+    """Return sentences about counts that went up by 10 % or more, and those that only one side has. Pure."""
     found = []
     for name in sorted(before.counts.keys() | now.counts.keys()):
         old, new = before.counts.get(name), now.counts.get(name)
@@ -96,7 +95,6 @@ def _shown(way: str, before: Counted | None, now: Counted) -> None:
 
 
 def main() -> int:
-    """Count, and compare or keep."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )

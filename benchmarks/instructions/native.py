@@ -13,22 +13,22 @@ NATIVE = ROOT / "guest_agent" / "native"
 SOURCES = ("frame.c", "png.c")
 LIBRARIES = ("-lxcb", "-lxcb-damage", "-lxcb-xtest", "-lxcb-xfixes", "-lxcb-shm", "-lisal")
 CFLAGS = ("-std=gnu11", "-O3", "-g")
-"""As setup.py builds the core, with symbols."""
+"""Flags with which setup.py builds the core, with symbols."""
 PACKAGES = ("gcc", "valgrind", "libisal-dev", "libc6")
-"""What the counts depend on besides our code."""
+"""Packages on which the counts depend besides our code."""
 TIMEOUT_S = 300
 COUNTED = re.compile(r"^fn=(?:\(\d+\) )?(count_\w+)$")
 
 
 class Unavailable(RuntimeError):
-    """What is needed to count is not on this machine; the message names it."""
+    """A tool for counting is missing; the message names it."""
 
 
 def tools() -> dict[str, str]:
-    """The versions of what the counts depend on.
+    """Return the versions of the tools.
 
     Raises:
-        Unavailable: something is missing.
+        Unavailable: A tool is missing.
     """
     if missing := [name for name in ("valgrind", "gcc", "dpkg-query") if not shutil.which(name)]:
         raise Unavailable(f"{', '.join(missing)} missing")
@@ -43,10 +43,10 @@ def tools() -> dict[str, str]:
 
 
 def counts(scratch: Path) -> dict[str, int]:
-    """Instructions of each counted function of hot.c, everything that it calls included.
+    """Return instructions of each counted function of hot.c, with everything that it calls.
 
     Raises:
-        Unavailable: it cannot be built or counted here.
+        Unavailable: It cannot be built or counted here.
     """
     program, out = scratch / "hot", scratch / "callgrind.out"
     sources = [Path(__file__).with_name("hot.c"), *(NATIVE / name for name in SOURCES)]
@@ -63,7 +63,7 @@ def _run(argv: list[str]) -> None:
 
 
 def inclusive(text: str) -> dict[str, int]:
-    """The cost of each `count_…` function with what it calls, from a profile of callgrind. Pure."""
+    """Return the cost of each `count_…` function with its callees, from a profile of callgrind. Pure."""
     found: dict[str, int] = {}
     name = ""
     for line in text.splitlines():

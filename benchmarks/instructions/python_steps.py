@@ -29,13 +29,13 @@ from osgym_sdk import AsyncClient, AsyncEpisode
 PACKAGES = ("osgym_sdk", "osgym_host", "osgym_protocol")
 STEPS = 21
 WARM_STEPS = 5
-"""Before the counted ones: what is set up or looked up at first use."""
+"""Number of steps before the counted ones, for what is set up at first use."""
 Trace = Callable[[FrameType, str, Any], Any]
 
 
 @functools.cache
 def package_of(code: CodeType) -> str:
-    """Which of our packages some code is of; empty for none."""
+    """Return the package of ours that has the code; empty for none."""
     return next((name for name in PACKAGES if f"/{name}/" in code.co_filename), "")
 
 
@@ -109,6 +109,6 @@ async def _measure(folder: Path) -> dict[str, list[int]]:
 
 
 def counts(scratch: Path) -> dict[str, int]:
-    """Instructions a step: the least of `STEPS`, by kind of step and package."""
+    """Return instructions per step: the least of `STEPS`, by kind of step and package."""
     found = asyncio.run(_measure(scratch))
     return {name: min(values) for name, values in sorted(found.items())}

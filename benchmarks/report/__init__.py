@@ -1,1 +1,1 @@
-"""The page of all results, written from the result files alone: `python -m benchmarks.report`."""
+"""Page of all results, written from the result files alone: `python -m benchmarks.report`."""

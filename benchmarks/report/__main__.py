@@ -18,12 +18,11 @@ from benchmarks.report.expressions import BadReference
 
 
 def written() -> dict[Path, str]:
-    """The text of each file that is written, as it ought to be."""
+    """Return the text of each file that is written."""
     return {page.PAGE: page.page(), page.README: tables.document(page.README.read_text(encoding="utf-8"))}
 
 
 def main() -> int:
-    """Write or check."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )

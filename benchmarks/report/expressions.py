@@ -1,11 +1,11 @@
-"""Numbers by where they stand in a result file, and templates of text that hold them.
+"""Expressions that read numbers from result files, and templates of text with such expressions.
 
 An expression is a piece of Python that only looks: `file('reset').reset_ms` is a field of
 `benchmarks/results/reset.json`, a field of a list of rows is the column (lists within are joined),
 `where(rows, way='exact')` takes the rows that agree, and `median`, `mean`, `p95`, `least`, `most`, `total`,
 `count`, `low` and `high` (the 95 % interval of the median) make one number of a series; `share`, `share_low`
-and `share_high` the percentage of what is true in it, with Wilson's interval. Numbers may be
-added, subtracted, multiplied and divided. Nothing else of Python is understood.
+and `share_high` the percentage of what is true in it, with Wilson's interval. Numbers may be added,
+subtracted, multiplied and divided. Nothing else of Python is understood.
 
 A template is text with `{expression|format}`, the format as of `str.format`; `|n` is three digits.
 """
@@ -38,15 +38,15 @@ OPERATORS: dict[type[ast.operator], Callable[[Any, Any], Any]] = {
 
 
 class BadReference(ValueError):
-    """An expression that does not lead to what it says; the message has the expression."""
+    """An expression leads nowhere; the message has the expression."""
 
 
 @functools.cache
 def load(name: str, folder: Path = RESULTS) -> Any:
-    """A result file by its name below benchmarks/results, without the suffix.
+    """Return a result file by its name below benchmarks/results, without the suffix.
 
     Raises:
-        BadReference: there is no such file.
+        BadReference: There is no such file.
     """
     path = folder / f"{name}.json"
     if not path.is_file():
@@ -55,7 +55,9 @@ def load(name: str, folder: Path = RESULTS) -> Any:
 
 
 def where(rows: Sequence[Mapping[str, Any]], **wanted: Any) -> list[Mapping[str, Any]]:
-    """The rows whose fields are each the value, one of the values, empty (`[]`), or fit it (`'*-flow'`)."""
+    """Return the rows whose fields are each the value, one of the values, empty (`[]`), or match it
+    (`'*-flow'`).
+    """
     return [row for row in rows if all(_fits(row.get(name), value) for name, value in wanted.items())]
 
 
@@ -68,10 +70,10 @@ def _fits(found: Any, wanted: Any) -> bool:
 
 
 def column(found: Any, name: str) -> Any:
-    """A field; of a list of rows that of each, lists joined to one.
+    """Return a field; for a list of rows that of each, with lists joined to one.
 
     Raises:
-        BadReference: it is not there.
+        BadReference: It is not there.
     """
     if isinstance(found, Mapping):
         if name not in found:
@@ -104,10 +106,10 @@ FUNCTIONS: dict[str, Callable[..., Any]] = {
 
 
 def evaluate(text: str) -> Any:
-    """What an expression leads to.
+    """Return the value of an expression.
 
     Raises:
-        BadReference: nowhere, or it is no expression of the kind described above.
+        BadReference: It leads nowhere, or is no expression of the kind described above.
     """
     try:
         return _value(ast.parse(text.strip(), mode="eval").body)
@@ -145,7 +147,7 @@ def _value(node: ast.expr) -> Any:
 
 
 def number(value: float) -> str:
-    """A number with three digits, or all of those before the point; thousands with a comma."""
+    """Return a number with three digits, or all of those before the point; thousands with a comma."""
     if isinstance(value, bool) or not isinstance(value, int | float):
         raise BadReference(f"{value!r} is no number")
     if value != value:
@@ -159,10 +161,10 @@ def number(value: float) -> str:
 
 
 def filled(template: str) -> str:
-    """A template with its numbers in it.
+    """Return a template with its numbers.
 
     Raises:
-        BadReference: one of them leads nowhere.
+        BadReference: One of them leads nowhere.
     """
 
     def one(match: re.Match[str]) -> str:
@@ -173,5 +175,5 @@ def filled(template: str) -> str:
 
 
 def files_of(template: str) -> Iterator[str]:
-    """The names of the result files that a template or an expression speaks of, each once."""
+    """Yield the names of the result files that a template or an expression mentions, each once."""
     yield from dict.fromkeys(re.findall(r"file\('([^']+)'\)", template))

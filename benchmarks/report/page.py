@@ -1,4 +1,4 @@
-"""The page, as Markdown, from the result files and the four tables beside this module."""
+"""Page of results as Markdown, from the result files and the four tables beside this module."""
 
 from __future__ import annotations
 
@@ -29,28 +29,27 @@ of two.
 
 @dataclass(frozen=True, slots=True)
 class Series:
-    """Samples of one kind, with what they are called."""
+    """Samples of one kind, with their names."""
 
     label: str
     values: list[float]
 
 
 def table(name: str) -> Any:
-    """One of the tables beside this module."""
+    """Return one of the tables beside this module."""
     return tomllib.loads((HERE / f"{name}.toml").read_text(encoding="utf-8"))
 
 
 def results() -> Iterator[Mapping[str, Any]]:
-    """The sections of all parts."""
     for part in table("results")["part"]:
         yield from part["result"]
 
 
 def series_of(section: Mapping[str, Any]) -> Iterator[Series]:
-    """The series that a section shows.
+    """Yield the series that a section shows.
 
     Raises:
-        BadReference: one leads nowhere.
+        BadReference: One leads nowhere.
     """
     for one in section.get("series", ()):
         scale = one.get("scale", 1.0)
@@ -73,7 +72,7 @@ def _numbers(found: Any, scale: float) -> list[float]:
 
 
 def about(kept: Any) -> str:
-    """What was run, on what, when and beside what, as far as the file says."""
+    """Return the command, machine, time and side conditions, as far as the file has them."""
     told = kept.get("machine", kept) if isinstance(kept, Mapping) else {}
     told = told if isinstance(told, Mapping) else {"platform": told}
     words = []
@@ -103,7 +102,6 @@ def _module(kept: Mapping[str, Any]) -> str:
 
 
 def section(one: Mapping[str, Any]) -> Iterator[str]:
-    """The lines of one file's section."""
     name = one["file"]
     yield f"### {name}\n"
     yield f"{one['asks']} [The file](../benchmarks/results/{name}.json). {about(load(name))}\n"
@@ -130,12 +128,11 @@ def _row(series: Series) -> str:
 
 
 def links(template: str) -> str:
-    """The files of a row, as links from docs/."""
+    """Return the files of a row, as links from docs/."""
     return ", ".join(f"[{name}](../benchmarks/results/{name}.json)" for name in files_of(template))
 
 
 def claims() -> Iterator[str]:
-    """The table of the paper's claims."""
     yield "## The paper's claims, row by row\n"
     yield (
         "The claims are those of the OSGym paper ([arXiv 2511.11672](https://arxiv.org/abs/2511.11672)), as "
@@ -150,7 +147,10 @@ def claims() -> Iterator[str]:
 
 
 def headlines(prefix: str) -> str:
-    """The table of what is told first. ``prefix``: where result files are, from the page that shows it."""
+    """Return the table of headlines.
+
+    ``prefix`` is the path of the result files from the page that shows it.
+    """
     lines = ["| what | measured | file |", "|---|---|---|"]
     for row in table("headlines")["row"]:
         names = files_of(row["what"] + row["measured"])
@@ -160,10 +160,10 @@ def headlines(prefix: str) -> str:
 
 
 def page() -> str:
-    """The whole page.
+    """Return the whole page.
 
     Raises:
-        BadReference: a number of it is in no file.
+        BadReference: A number of it is in no file.
     """
     lines = [HEAD, *claims(), "## In short\n", headlines("../benchmarks/results/")]
     for part in table("results")["part"]:
@@ -174,5 +174,4 @@ def page() -> str:
 
 
 def kept_files() -> list[str]:
-    """The names of all result files."""
     return sorted(str(path.relative_to(RESULTS).with_suffix("")) for path in RESULTS.rglob("*.json"))

@@ -1,7 +1,7 @@
-"""Pictures of those series in which a curve says something.
+"""Pictures of the series that are curves.
 
-What a picture shows is gathered first, as plain data; its digest stands in the PNG, so that a test without
-matplotlib can tell whether the picture is of the files as they are.
+The data of a picture is gathered first, as plain data. Its digest is stored in the PNG, so that a test
+without matplotlib can tell whether the picture is of the current files.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 VERSION = 2
-"""Counts up when a picture is drawn in another way from the same data."""
+"""Number that increases when a picture is drawn in another way from the same data."""
 KEY = "osgym-data"
 SIZE_INCHES = (7.6, 3.6)
 DPI = 90
@@ -33,7 +33,7 @@ PARTS = ("client_ms", "network_ms", "host_ms", "guest_ms", "input_ms", "capture_
 
 
 def step_split() -> Any:
-    """Medians of a step's parts by policy, without OSWorld's way, which would hide the rest."""
+    """Return medians of a step's parts by policy, without OSWorld's way, which would hide the rest."""
     found = {}
     for way in ("fast", "exact"):
         rows = where(load("step_path")["samples"], way=way)
@@ -42,7 +42,7 @@ def step_split() -> Any:
 
 
 def settle() -> Any:
-    """Mean wait and share of frames that were not final, with its interval, by policy."""
+    """Return mean wait and share of frames that were not final, with its interval, by policy."""
     verdicts = load("settle/strokes")["verdicts"]
     found = {}
     for policy in sorted({row["policy"] for row in verdicts}):
@@ -55,7 +55,7 @@ def settle() -> Any:
 
 
 def load_curve() -> Any:
-    """Median and p95 of a step, and CPU time of a step, over the replicas at work."""
+    """Return median and p95 of a step, and CPU time of a step, over the replicas at work."""
     rows = where(load("load_curve")["series"], window="busy")
     return [
         [
@@ -69,7 +69,7 @@ def load_curve() -> Any:
 
 
 def throughput() -> Any:
-    """Trajectories a minute by the clock, one number for each round, over how many at the same time."""
+    """Return trajectories per minute, one number for each round, over the number at the same time."""
     rows = where(load("throughput_local_full")["series"], think_s=0.0, templates_setting="off")
     counts = sorted({row["replicas"] for row in rows})
     return {
@@ -84,7 +84,7 @@ def throughput() -> Any:
 
 
 def density() -> Any:
-    """Memory that the host lost over the desktops on it, for both runtimes."""
+    """Return the memory that the host lost over the desktops on it, for both runtimes."""
     return {
         "local": [[row["replicas"], round(row["host_mib"])] for row in load("density")["curve"]],
         "qemu": [[row["replicas"], round(row["lost"])] for row in load("vm_density_full")["curve"]],
@@ -92,7 +92,7 @@ def density() -> Any:
 
 
 def predicted() -> Any:
-    """The p95 of a step over the replicas at work, by the cost model and as measured."""
+    """Return the p95 of a step over the replicas at work, by the cost model and as measured."""
     rows = load("predicted")["rows"]
     return {
         "fitted_up_to": load("predicted")["fit_up_to"],
@@ -103,7 +103,9 @@ def predicted() -> Any:
 
 
 def fault_rates() -> Any:
-    """Trajectories a minute and lost groups over the rate of faults, all rounds of a rate together."""
+    """Return trajectories per minute and lost groups over the rate of faults, all rounds of a rate
+    together.
+    """
     rows = load("fault_rates")["rows"]
     found = []
     for every_s in sorted({row["every_s"] for row in rows}, key=lambda every: (every > 0, -every)):
@@ -122,7 +124,9 @@ def fault_rates() -> Any:
 
 
 def agent_memory() -> Any:
-    """Resident memory of a host agent over the episodes it has had, and how many of them it remembers."""
+    """Return the resident memory of a host agent over its episodes, and the number of episodes that it
+    remembers.
+    """
     found = load("agent_memory")
     return {
         "remembers": found["remembers"],
@@ -131,7 +135,7 @@ def agent_memory() -> Any:
 
 
 def warm_replicas() -> Any:
-    """CPU time of a whole turn of a replica, by task and way: median, and the quartiles around it."""
+    """Return the CPU time of a whole turn of a replica, by task and way: median and quartiles."""
     rows = load("warm_replicas")["rows"]
     ways, tasks = (list(dict.fromkeys(row[name] for row in rows)) for name in ("way", "task"))
     found = {}
@@ -282,13 +286,13 @@ ALL: dict[str, tuple[Callable[[], Any], Callable[[Axes, Any], None]]] = {
 
 
 def digest(name: str) -> str:
-    """Of what a picture shows and how."""
+    """Return the digest of a picture's data and style."""
     data = json.dumps([VERSION, name, ALL[name][0]()], sort_keys=True)
     return hashlib.sha256(data.encode()).hexdigest()[:24]
 
 
 def drawn_from(path: Path) -> str:
-    """The digest that stands in a picture; empty where there is none."""
+    """Return the digest that is stored in a picture; empty where there is none."""
     if not path.is_file():
         return ""
     data = path.read_bytes()
@@ -302,7 +306,7 @@ def drawn_from(path: Path) -> str:
 
 
 def stale(folder: Path) -> list[str]:
-    """The pictures that are missing, or are not of the files as they are."""
+    """Return the pictures that are missing, or are not of the current files."""
     return [name for name in ALL if drawn_from(folder / f"{name}.png") != digest(name)]
 
 

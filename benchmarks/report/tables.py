@@ -1,4 +1,4 @@
-"""The tables of benchmarks/README.md, each between its marks, and what README.md says in words."""
+"""Tables of benchmarks/README.md, each between its marks, and the figures of README.md."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ def _replaced(text: str, one: Mapping[str, Any], words: list[str]) -> str:
 
 
 def rows_of(one: Mapping[str, Any]) -> Iterator[list[str]]:
-    """The cells of each row of a table, filled.
+    """Yield the cells of each row of a table, filled.
 
     Raises:
-        BadReference: a number is in no file.
+        BadReference: A number is in no file.
     """
     for row in one["rows"]:
         cells, words = (one["cells"], row) if "cells" in one else (row, [])
@@ -33,7 +33,6 @@ def rows_of(one: Mapping[str, Any]) -> Iterator[list[str]]:
 
 
 def written(one: Mapping[str, Any]) -> str:
-    """A table as Markdown."""
     lines = [one["header"], ["---"] * len(one["header"]), *rows_of(one)]
     return "\n".join(
         "|" + "|".join("---" if cell == "---" else f" {cell} " for cell in line) + "|" for line in lines
@@ -41,10 +40,10 @@ def written(one: Mapping[str, Any]) -> str:
 
 
 def document(text: str) -> str:
-    """benchmarks/README.md with all its tables written anew.
+    """Return benchmarks/README.md with all its tables written anew.
 
     Raises:
-        BadReference: marks name a table that is not in tables.toml, or one of it has no marks.
+        BadReference: Marks name a table that is not in tables.toml, or one of it has no marks.
     """
     texts = {one["name"]: written(one) for one in table("tables")["table"]}
     texts["headlines"] = headlines("results/").rstrip()
@@ -66,6 +65,6 @@ def document(text: str) -> str:
 
 
 def unmarked(text: str) -> list[str]:
-    """The header lines of the tables that are between no marks."""
+    """Return the header lines of the tables that are between no marks."""
     rest = MARKED.sub("", text).splitlines()
     return [a for a, b in itertools.pairwise(rest) if a.startswith("|") and re.fullmatch(r"\|[-|]+\|", b)]

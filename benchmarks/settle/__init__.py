@@ -1,1 +1,1 @@
-"""When is the screen final? The settle policies against the same screen three seconds later."""
+"""Settle policies, judged by the same screen three seconds later."""

@@ -36,13 +36,12 @@ from osgym_host.calibration.replay import Trace, decide, oracle_ms, premature, r
 from osgym_sdk import Client, OSGymError, SettlePolicy
 
 CURVE_MS = (0.0, 60.0, 120.0, 160.0, 200.0, 260.0, 360.0, 500.0, 700.0, 1000.0)
-"""From no timer waited for to timers of a second."""
+"""Horizons from no timer to timers of a second."""
 DEFAULT_HOST = "http://127.0.0.1:20000"
 ALONE, OVERLOADED = "alone", "three times overloaded"
 
 
 def parse(arguments: list[str]) -> argparse.Namespace:
-    """The command line."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.settle", description=__doc__)
     commands = parser.add_subparsers(dest="command", required=True)
     run = commands.add_parser("run", help="drive the scenarios and save the verdicts")
@@ -127,7 +126,7 @@ def run(options: argparse.Namespace) -> int:
 
 
 def _names(client: Client, options: argparse.Namespace) -> list[str]:
-    """The applications to run: those asked for, else those of the mix that the host's image has."""
+    """Return the applications to run: those asked for, else those of the mix that the host's image has."""
     if options.apps:
         return [application(name).name for name in options.apps.split(",")]
     (state,) = client.host_states().values()
@@ -144,7 +143,7 @@ def _play(client: Client, name: str, policy: SettlePolicy, seed: int, options: a
 
 
 def record_all(options: argparse.Namespace) -> int:
-    """Record the applications, those that are kept for the end only when they are asked for."""
+    """Record the applications; those that are kept for the end only when they are asked for."""
     failed = 0
     options.out.mkdir(parents=True, exist_ok=True)
     with Client(options.host) as client, ThreadPoolExecutor(options.parallel) as pool:
@@ -161,7 +160,7 @@ def record_all(options: argparse.Namespace) -> int:
 
 
 def save(options: argparse.Namespace, verdicts: list[Verdict], failures: list[dict[str, Any]]) -> None:
-    """Write the raw series; after each application, so that an interrupted run is not lost."""
+    """Write the raw series after each application, so that an interrupted run is not lost."""
     head = {
         "title": OVERLOADED if options.load else ALONE,
         "machine": {"cpus": os.cpu_count(), "kernel": platform.release()},
@@ -178,7 +177,7 @@ def write(path: Path, head: dict[str, Any], verdicts: list[Verdict]) -> None:
 
 
 def read(path: Path) -> tuple[dict[str, Any], list[Verdict]]:
-    """A saved run: its head and its verdicts."""
+    """Return the head and the verdicts of a saved run."""
     head = json.loads(path.read_text())
     verdicts = []
     for entry in head.pop("verdicts"):
@@ -188,7 +187,7 @@ def read(path: Path) -> tuple[dict[str, Any], list[Verdict]]:
 
 
 def report(options: argparse.Namespace) -> int:
-    """Tables, plot and merged series of saved runs; runs of the same title belong together."""
+    """Write tables, plot and merged series of saved runs; runs of the same title belong together."""
     heads: dict[str, dict[str, Any]] = {}
     runs: dict[str, list[Verdict]] = {}
     for path in options.files:
@@ -207,7 +206,7 @@ def report(options: argparse.Namespace) -> int:
 
 
 def try_rules(options: argparse.Namespace) -> int:
-    """What the policies of a settings file would have done on recorded traces."""
+    """Replay recorded traces with the policies of a settings file."""
     traces: list[Trace] = []
     for path in options.traces:
         with path.open() as lines:
@@ -233,7 +232,6 @@ def try_rules(options: argparse.Namespace) -> int:
 
 
 def main(arguments: list[str]) -> int:
-    """Entry point."""
     options = parse(arguments)
     if options.command == "run":
         return run(options)

@@ -1,4 +1,4 @@
-"""The actions of scenarios, and the flows that are the same in most applications. Pure."""
+"""Actions of scenarios, and the flows that are the same in most applications. Pure."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ InternalAction = dict[str, Any]
 
 WORDS = ("hello", "world", "total", "report", "alpha", "budget", "quick", "brown")
 SAVED = f"{FOLDER}/saved"
-"""Where flows save what they are asked for a name of."""
+"""Folder in which flows save files."""
 
 
 class Kind(StrEnum):
-    """What sort of thing an action does to the screen."""
+    """Kind of effect that an action has on the screen."""
 
     CLICK = "click"
     KEY = "key"
@@ -41,17 +41,16 @@ GROUPS: dict[Kind, str] = {
     Kind.TYPE: "type",
     Kind.NOTHING: "nothing",
 }
-"""What the report tells apart: a dialog is accepted, a window appears, text, nothing; all else navigates."""
+"""Groups of the report: a dialog is accepted, a window appears, text, nothing; all else navigates."""
 
 
 def group_of(kind: str) -> str:
-    """The group of an action's kind."""
     return GROUPS.get(Kind(kind), "navigate")
 
 
 @dataclass(frozen=True, slots=True)
 class Action:
-    """One step: a name for the report, its kind, and what is sent."""
+    """One step: a name for the report, its kind, and its actions."""
 
     label: str
     kind: Kind
@@ -60,12 +59,12 @@ class Action:
 
 @dataclass(frozen=True, slots=True)
 class Application:
-    """How an application is started, how its window is known, and what is done in it.
+    """One application: its start, its window, and its actions.
 
     Attributes:
         window: A part of its window's title.
-        saves: Files that must be there at the end: then its flows were carried through.
-        kept: Kept for the end: nothing is chosen by looking at it.
+        saves: Files that must exist at the end, which prove that its flows were carried through.
+        kept: It is kept for the end: no rule is chosen by looking at it.
         own_image: It is in the benchmark's own image only.
         mix: `strokes`, single actions that leave dialogs by Escape, or `flows`, carried to their end.
     """
@@ -81,7 +80,6 @@ class Application:
 
 
 def key(chord: str, kind: Kind = Kind.KEY, label: str | None = None) -> Action:
-    """Press a chord such as `ctrl+s`."""
     return Action(label or chord, kind, {"op": "key", "keys": chord.split("+")})
 
 
@@ -93,35 +91,30 @@ def keys(*chords: str, kind: Kind = Kind.KEY) -> list[Action]:
 def click(
     label: str, point: tuple[int, int], kind: Kind = Kind.CLICK, *, button: str = "left", count: int = 1
 ) -> Action:
-    """Click a point."""
     return Action(
         label, kind, {"op": "click", "x": point[0], "y": point[1], "button": button, "count": count}
     )
 
 
 def write(text: str) -> Action:
-    """Type a text."""
     return Action(f"type {text}", Kind.TYPE, {"op": "type", "text": text})
 
 
 def scroll(point: tuple[int, int], clicks: int) -> Action:
-    """Turn the wheel; positive is down."""
     label = "scroll down" if clicks > 0 else "scroll up"
     return Action(label, Kind.SCROLL, {"op": "scroll", "x": point[0], "y": point[1], "dy": clicks})
 
 
 def move(label: str, point: tuple[int, int], kind: Kind = Kind.HOVER) -> Action:
-    """Move the pointer."""
     return Action(label, kind, {"op": "move", "x": point[0], "y": point[1]})
 
 
 def drag(label: str, start: tuple[int, int], end: tuple[int, int]) -> Action:
-    """Drag from one point to another."""
     return Action(label, Kind.CLICK, {"op": "drag", "path": [list(start), list(end)]})
 
 
 def nothing() -> Action:
-    """A key that changes nothing: what a policy waits when there is nothing to wait for."""
+    """Press a key that changes nothing, which measures the wait of a policy without an effect."""
     return key("shift", Kind.NOTHING, "shift alone")
 
 
@@ -131,7 +124,7 @@ def commit(label: str, chord: str = "Return") -> Action:
 
 
 def save_as(chord: str, path: str, *answers: str, accept: str = "Return") -> list[Action]:
-    """Save under a name; `answers` are what must be accepted besides (overwrite, keep the format)."""
+    """Save under a name; `answers` are the questions that must be accepted (overwrite, keep the format)."""
     return [
         key(chord, Kind.OPEN, "save as"), key("ctrl+a"), write(path), commit("save", accept),
         *(commit(answer) for answer in answers),
@@ -139,7 +132,6 @@ def save_as(chord: str, path: str, *answers: str, accept: str = "Return") -> lis
 
 
 def open_file(path: str, chord: str = "ctrl+o") -> list[Action]:
-    """Open a file by its path."""
     return [key(chord, Kind.OPEN, "open"), write(path), commit("open it")]
 
 
@@ -149,6 +141,6 @@ def look_at(*chords: str) -> list[Action]:
 
 
 def walk_menus(opener: str = "F10") -> list[Action]:
-    """From the menu bar through the first menus by keyboard, and out again."""
+    """Go from the menu bar through the first menus by keyboard, and out again."""
     moves = keys("Down", "Down", "Right", "Down", "Right", "Down", "Left", kind=Kind.MENU)
     return [key(opener, Kind.MENU, "menu bar"), *moves, key("Escape", Kind.MENU), key("Escape", Kind.MENU)]

@@ -1,4 +1,4 @@
-"""The documents that the applications open, written inside the replica by one script.
+"""Documents that the applications open, written inside the replica by one script.
 
 Everything is generated from a seed, so every replica and every run sees the same files.
 """

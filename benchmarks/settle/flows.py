@@ -126,7 +126,6 @@ def pcmanfm(rng: Random) -> list[Action]:
 
 
 def terminal(rng: Random) -> list[Action]:
-    """Commands, tabs, find, preferences, menus."""
     return [
         write(f"seq {rng.randint(20, 400)}"), key("Return"), write("ls -la /usr/bin"), key("Return"),
         write(f"date > {SAVED}/terminal.txt"), key("Return", Kind.COMMIT, "write a file"),

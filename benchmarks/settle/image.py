@@ -1,6 +1,6 @@
-"""Bake the benchmark's own image: the full desktop, and the applications of `applications.toml`.
+"""Image of the benchmark: the full desktop, and the applications of `applications.toml`.
 
-The definition is the repository's with these laid over it, so the image has the same desktop and remedies.
+The definition is the repository's, extended by these, so the image has the same desktop and remedies.
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ OVERLAY = Path(__file__).with_name("applications.toml")
 
 
 def definition(golden: str, overlay: str, flavor: str = FLAVOR) -> str:
-    """A golden image's definition with another flavor, which has the applications of `LIKE` too. Pure.
+    """Return a golden image's definition with another flavor, which has the applications of `LIKE` too. Pure.
 
     Args:
-        golden: `golden.toml`.
-        overlay: groups and the flavor `FLAVOR`, to be added.
-        flavor: what that is called here.
+        golden: Text of `golden.toml`.
+        overlay: Groups and the flavor `FLAVOR`, to be added.
+        flavor: Name of the flavor here.
     """
     overlay = overlay.replace(f"[flavors.{FLAVOR}]", f"[flavors.{flavor}]")
     lists = re.compile(rf'^(flavors = \[.*"{LIKE}")\]$', re.MULTILINE)
@@ -39,11 +39,11 @@ def definition(golden: str, overlay: str, flavor: str = FLAVOR) -> str:
 
 
 def bake(*, record: bool = False, remedies: bool = True) -> int:
-    """Bake it with `osgym image build`; the exit code is that of the bake.
+    """Bake it with `osgym image build`; return the exit code of the bake.
 
     Args:
-        record: guest agents write down their signals in `TRACE`.
-        remedies: without them the flavor is `PLAIN_FLAVOR`: applications as Debian has them.
+        record: Guest agents write their signals into `TRACE`.
+        remedies: Without them the flavor is `PLAIN_FLAVOR`: applications as Debian has them.
     """
     flavor = FLAVOR if remedies else PLAIN_FLAVOR
     with tempfile.TemporaryDirectory(prefix="osgym-settle-") as scratch:

@@ -54,13 +54,13 @@ class Verdict:
 
     @property
     def regret_ms(self) -> float | None:
-        """What was waited beyond the moment when the screen was final; None of a frame that was not."""
+        """Time from the final screen to the end of the wait; None for a frame that was not final."""
         return None if self.premature else self.wait_ms - (self.last_change_ms or 0.0)
 
 
 @dataclass(frozen=True, slots=True)
 class Played:
-    """One application from start to end: its verdicts, and whether all it was to save was there."""
+    """One application from start to end: its verdicts, and whether all its files were saved."""
 
     verdicts: list[Verdict]
     carried: bool | None
@@ -82,7 +82,7 @@ def load(per_core: int) -> Iterator[None]:
 
 
 def task_for(app: Application) -> dict[str, Any]:
-    """The task that opens one application on its documents, maximized."""
+    """Return the task that opens one application on its documents, maximized."""
     wait_for_window = (
         f'for i in $(seq 300); do wmctrl -l | grep -qF "{app.window}" && break; sleep 0.1; done; '
         f'wmctrl -a "{app.window}"; wmctrl -r "{app.window}" -b add,maximized_vert,maximized_horz'
@@ -105,7 +105,6 @@ def task_for(app: Application) -> dict[str, Any]:
 
 
 def _evaluator(app: Application) -> dict[str, Any]:
-    """Whether every file that the flows save is there."""
     if not app.saves:
         return {"func": "infeasible"}
     look = " && ".join(f"test -s '{path}'" for path in app.saves)
@@ -120,7 +119,7 @@ def wait_steady(episode: Episode) -> None:
     """Wait until the screen has been the same for a while; then the scenario may begin.
 
     Raises:
-        TimeoutError: it never was.
+        TimeoutError: It never was.
     """
     deadline = time.monotonic() + STEADY_TIMEOUT_S
     shown, since = "", time.monotonic()
@@ -136,7 +135,7 @@ def wait_steady(episode: Episode) -> None:
 
 @dataclass(slots=True)
 class _Shown:
-    """A frame that a policy delivered, to be judged when the truth is known."""
+    """A delivered frame, to be judged when the truth is known."""
 
     policy: str
     wait_ms: float
@@ -150,7 +149,6 @@ def _sleep_until(moment: float) -> None:
 
 
 def _by_policy(episode: Episode, action: Action, policy: SettlePolicy) -> list[_Shown]:
-    """Act under a policy that decides for itself."""
     shown = episode.step(action.send, settle=SettleOptions(policy))
     settle = shown.settle
     if settle is None:
@@ -201,7 +199,7 @@ def _judge(
 
 
 def _with_mark(verdict: Verdict, after: Observation) -> Verdict:
-    """The verdict with what the watch said of that frame in the next answer."""
+    """Return the verdict with the watch's report on that frame in the next answer."""
     previous = after.previous
     marked = previous is not None and not previous.final
     return replace(verdict, marked=marked, changed_after_ms=previous.changed_after_ms if previous else None)
@@ -216,11 +214,11 @@ def run_application(
     truth_after_s: float = TRUTH_AFTER_S,
     at_most: int | None = None,
 ) -> Played:
-    """One application from start to end under one policy, on a fresh replica.
+    """Run one application from start to end under one policy, on a fresh replica.
 
     Args:
-        truth_after_s: after an action, when the screen counts as final.
-        at_most: so many of its actions only; whether they were carried through is not asked then.
+        truth_after_s: Time after an action at which the screen counts as final.
+        at_most: Number of its actions; with a bound, whether they were carried through is not checked.
 
     Returns:
         One verdict for each action, or for `fixed` one for each action and pause.

@@ -22,10 +22,10 @@ PAUSE = SettleOptions(SettlePolicy.FIXED, pause_ms=3000)
 
 
 def labelled(lines: Sequence[str], app: str, actions: Sequence[Action]) -> Iterator[str]:
-    """A trace with the name of each action before its signals. Pure.
+    """Yield a trace with the name of each action before its signals. Pure.
 
     Raises:
-        ValueError: it is not one of these actions, each traced once.
+        ValueError: It is not one of these actions, each traced once.
     """
     begins = sum(line.startswith('{"begin"') for line in lines)
     if begins != len(actions):
@@ -39,11 +39,11 @@ def labelled(lines: Sequence[str], app: str, actions: Sequence[Action]) -> Itera
 
 
 def record(client: Client, app: Application, seed: int, out: Path) -> Path:
-    """Play one application and write its trace into a folder; the file it is in.
+    """Play one application and write its trace into a folder; return the file.
 
     Raises:
-        OSError: the replica's files cannot be read from here, or it writes no trace.
-        ValueError: as `labelled`.
+        OSError: The replica's files cannot be read from here, or it writes no trace.
+        ValueError: As `labelled`.
     """
     with client.episode(task_for(app), max_steps=10_000) as episode:
         wait_steady(episode)

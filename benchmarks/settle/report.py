@@ -22,14 +22,13 @@ KINDS = ("commit", "open", "navigate", "type", "nothing")
 
 
 def policies_of(verdicts: Iterable[Verdict]) -> list[str]:
-    """The policies of a run: our own first, then the fixed pauses by length."""
+    """Return the policies of a run: our own first, then the fixed pauses by length."""
     found = {verdict.policy for verdict in verdicts}
     order = [*OWN_POLICIES, *(f"{pause:g} ms" for pause in FIXED_PAUSES_MS)]
     return [name for name in order if name in found]
 
 
 def summaries(verdicts: Sequence[Verdict]) -> list[Summary]:
-    """One summary for each policy."""
     return [_summary(name, [v for v in verdicts if v.policy == name]) for name in policies_of(verdicts)]
 
 
@@ -39,7 +38,7 @@ def _summary(name: str, verdicts: Sequence[Verdict]) -> Summary:
 
 
 def part_of(verdict: Verdict) -> str:
-    """Which part of the mix a verdict belongs to: rules are chosen on all but what is kept for the end."""
+    """Return the part of the mix: rules are chosen on all but what is kept for the end."""
     try:
         app = application(verdict.app)
     except KeyError:  # of a saved run; since then it was renamed
@@ -50,7 +49,6 @@ def part_of(verdict: Verdict) -> str:
 
 
 def row(summary: Summary) -> str:
-    """One line of a Markdown table."""
     low, high = summary.interval
     regret = "" if summary.regret_ms is None else f"{summary.regret_ms:.0f}"
     return (
@@ -65,7 +63,9 @@ HEADER = COLUMNS + "\n" + "|---" * 7 + "|"
 
 
 def markdown(title: str, verdicts: Sequence[Verdict]) -> str:
-    """All tables of one run: policies, applications, what is left, and whether it was marked."""
+    """Return all tables of one run: policies, applications, premature frames, and whether they were
+    marked.
+    """
     lines = [f"## {title}", "", HEADER.format("policy"), *(row(s) for s in summaries(verdicts)), ""]
     lines += _only_final(verdicts)
     for policy in OWN_POLICIES:
@@ -86,7 +86,7 @@ def _table(
     name_of: Callable[[Verdict], str],
     order: Sequence[str] = (),
 ) -> list[str]:
-    """One row for each name that the verdicts have, in the order given or in that of their first."""
+    """Return one row for each name that the verdicts have, in the order given or in that of their first."""
     names = [*order, *(name for name in dict.fromkeys(map(name_of, verdicts)) if name not in order)]
     parts = [(name, [v for v in verdicts if name_of(v) == name]) for name in names]
     rows = [row(_summary(name, part)) for name, part in parts if part]
@@ -94,7 +94,7 @@ def _table(
 
 
 def _only_final(verdicts: Sequence[Verdict]) -> list[str]:
-    """What a policy pays that trusts only final frames, against one that takes what `exact` gives."""
+    """Compare a policy that trusts only final frames with one that takes what `exact` gives."""
     exact = [v.wait_ms for v in verdicts if v.policy == "exact"]
     certain = [v.wait_ms for v in verdicts if v.policy == "certain"]
     if not exact or not certain:
@@ -127,7 +127,7 @@ def _what_is_left(policy: str, verdicts: Sequence[Verdict]) -> list[str]:
 
 
 def plot(path: Path, runs: Sequence[tuple[str, Sequence[Verdict]]]) -> None:
-    """Share premature against the mean wait, with Wilson intervals; one colour for each policy."""
+    """Plot the premature share against the mean wait, with Wilson intervals; one colour for each policy."""
     image = Image.new("RGB", PLOT_SIZE, "white")
     draw = ImageDraw.Draw(image)
     font = ImageFont.load_default(size=18)
@@ -151,14 +151,13 @@ def plot(path: Path, runs: Sequence[tuple[str, Sequence[Verdict]]]) -> None:
 
 
 def _point(draw: ImageDraw.ImageDraw, x: float, y: float, colour: str, text: str, *, filled: bool) -> None:
-    """A circle with the number of its run."""
     draw.ellipse([x - 9, y - 9, x + 9, y + 9], fill=colour if filled else "white", outline=colour)
     font = ImageFont.load_default(size=13)
     draw.text((x, y), text, fill="white" if filled else colour, font=font, anchor="mm")
 
 
 def _place(wait_ms: float, share: float, top: float) -> tuple[float, float]:
-    """Where a point lies: square root of the wait to the right, of the share upwards."""
+    """Return the place of a point: square root of the wait to the right, of the share upwards."""
     width, height = PLOT_SIZE
     right = (min(wait_ms, LONGEST_MS) / LONGEST_MS) ** 0.5
     return (

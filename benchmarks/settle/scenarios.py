@@ -52,8 +52,6 @@ def calc(rng: Random) -> list[Action]:
 
 
 def writer(rng: Random) -> list[Action]:
-    """Text, formatting, menus, dialogs."""
-
     def text() -> tuple[int, int]:
         return rng.randint(680, 1180), rng.randint(330, 900)
 
@@ -72,7 +70,6 @@ def writer(rng: Random) -> list[Action]:
 
 
 def impress(rng: Random) -> list[Action]:
-    """Titles, new slides, the slide list."""
     return [
         key("Escape", Kind.DIALOG, "close the template dialog"), click("empty slide", (240, 900)),
         click("title", (850, 315), count=2),
@@ -132,18 +129,14 @@ def editor(rng: Random, menu: tuple[int, int], *, new: str, close: str) -> list[
 
 
 def mousepad(rng: Random) -> list[Action]:
-    """The GTK editor."""
     return editor(rng, (19, 42), new="ctrl+n", close="ctrl+w")
 
 
 def featherpad(rng: Random) -> list[Action]:
-    """The Qt editor."""
     return editor(rng, (19, 42), new="ctrl+n", close="ctrl+w")
 
 
 def pcmanfm(rng: Random) -> list[Action]:
-    """Selecting, opening, renaming, menus, tabs."""
-
     def folder(index: int) -> tuple[int, int]:
         return 224 + 94 * index, 127
 
@@ -176,8 +169,6 @@ def terminal(rng: Random) -> list[Action]:
 
 
 def gimp(rng: Random) -> list[Action]:
-    """A new picture, painting, tools, menus."""
-
     def canvas() -> tuple[int, int]:
         return rng.randint(700, 1200), rng.randint(350, 650)
 

@@ -10,7 +10,7 @@ Z_95 = 1.959963984540054
 
 
 def wilson(successes: int, trials: int, z: float = Z_95) -> tuple[float, float]:
-    """Wilson's score interval of a share.
+    """Return Wilson's score interval of a share.
 
     Returns:
         (low, high), each within 0..1; (0, 1) without trials.
@@ -25,10 +25,10 @@ def wilson(successes: int, trials: int, z: float = Z_95) -> tuple[float, float]:
 
 
 def percentile(values: Sequence[float], share: float) -> float:
-    """The value that `share` (0..1) of the sorted values do not exceed, interpolated.
+    """Return the value that `share` (0..1) of the sorted values do not exceed, interpolated.
 
     Raises:
-        ValueError: no values.
+        ValueError: There are no values.
     """
     if not values:
         raise ValueError("no values")
@@ -41,10 +41,10 @@ def percentile(values: Sequence[float], share: float) -> float:
 
 @dataclass(frozen=True, slots=True)
 class Summary:
-    """One row of the result: what was waited, and how often the frame was not final.
+    """One row of the result: the wait, and the share of frames that were not final.
 
-    `regret_ms` is the median of what was waited beyond the last change, of the frames that were final; None
-    where no moment of the last change is known.
+    `regret_ms` is the median wait beyond the last change, over the final frames; None where no moment of the
+    last change is known.
     """
 
     name: str
@@ -57,12 +57,11 @@ class Summary:
 
     @property
     def share(self) -> float:
-        """Share of premature frames, 0..1."""
         return self.premature / self.actions if self.actions else 0.0
 
     @property
     def interval(self) -> tuple[float, float]:
-        """The 95 % Wilson interval of `share`."""
+        """Return the 95 % Wilson interval of `share`."""
         return wilson(self.premature, self.actions)
 
 
@@ -75,10 +74,10 @@ def summarize(
     """Summarize one policy.
 
     Args:
-        regrets_ms: one for each wait; None where it is not known or the frame was not final.
+        regrets_ms: One for each wait; None where it is not known or the frame was not final.
 
     Raises:
-        ValueError: the series differ in length, or are empty.
+        ValueError: The series differ in length, or are empty.
     """
     if len(waits_ms) != len(premature):
         raise ValueError("one wait and one verdict per action")

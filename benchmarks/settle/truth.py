@@ -1,7 +1,7 @@
-"""The ground truth: do two screens show the same, panel and caret apart? Pure.
+"""Ground truth: whether two screens show the same, panel and caret apart. Pure.
 
-It knows nothing of how the guest agent decides: it compares the frame that was delivered with the
-frame three seconds later, pixel by pixel.
+It is independent of the guest agent's rules: it compares the frame that was delivered with the frame three
+seconds later, pixel by pixel.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ MAX_SHAPE_PIXELS = 4096
 
 @dataclass(frozen=True, slots=True)
 class Box:
-    """A rectangle of the screen; right and bottom are exclusive."""
+    """Rectangle of the screen; right and bottom are exclusive."""
 
     left: int
     top: int
@@ -28,31 +28,29 @@ class Box:
 
     @property
     def width_px(self) -> int:
-        """Width in pixels."""
         return self.right - self.left
 
     @property
     def height_px(self) -> int:
-        """Height in pixels."""
         return self.bottom - self.top
 
 
 @dataclass(frozen=True, slots=True)
 class Difference:
-    """What differs outside the masks: how many pixels, within which box."""
+    """Difference outside the masks: the number of pixels, and their box."""
 
     pixels: int
     box: Box
 
 
 def difference(first: Image.Image, second: Image.Image, masks: Sequence[Box]) -> Difference | None:
-    """What differs between two screens of the same size, masks and carets apart.
+    """Return the difference between two screens of the same size, masks and carets apart.
 
     Returns:
         None when they show the same.
 
     Raises:
-        ValueError: the sizes differ.
+        ValueError: The sizes differ.
     """
     if first.size != second.size:
         raise ValueError(f"sizes differ: {first.size} and {second.size}")
@@ -79,15 +77,15 @@ def _any_difference(value: int) -> int:
 
 
 def is_caret(box: Box) -> bool:
-    """Whether a changed shape can be a text cursor: a few pixels wide, a line high."""
+    """Return whether a changed shape can be a text cursor: a few pixels wide, a line high."""
     return box.width_px <= CARET_MAX_WIDTH_PX and box.height_px in CARET_HEIGHT_PX
 
 
 def bounding_box(pixels: Iterable[tuple[int, int]]) -> Box:
-    """The smallest box around pixels.
+    """Return the smallest box around pixels.
 
     Raises:
-        ValueError: no pixels.
+        ValueError: There are no pixels.
     """
     columns, rows = zip(*pixels, strict=True)
     return Box(min(columns), min(rows), max(columns) + 1, max(rows) + 1)
@@ -104,7 +102,6 @@ def _pixels(grey: Image.Image, bounds: tuple[int, int, int, int]) -> set[tuple[i
 
 
 def _shapes(pixels: set[tuple[int, int]]) -> list[list[tuple[int, int]]]:
-    """Split pixels into groups that touch, corners included."""
     rest = set(pixels)
     shapes = []
     while rest:

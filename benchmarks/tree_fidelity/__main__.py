@@ -1,4 +1,4 @@
-"""Whether accessibility trees can be read of every toolkit without harm, and are right.
+"""Accessibility trees of every toolkit: checked for correctness, and for harm by reading them.
 
 Each program runs in a desktop of its own. Two readers read the tree of the whole desktop, each as often as
 asked for, while a second window of the program, or its menus, opens and closes. A row is good when the
@@ -34,7 +34,7 @@ GAP_SERIES = ("gaps_read", "gaps_alone")
 
 
 def look_at(episode: Episode, program: Program, reads: int) -> dict[str, Any]:
-    """Run one program in a desktop and return what was found, with a verdict."""
+    """Run one program in a desktop and return the findings, with a verdict."""
     for path in FOLDER.iterdir():
         if path.suffix in (".py", ".java"):
             episode.write_file(f"{INSIDE}/benchmarks/tree_fidelity/{path.name}", path.read_bytes())
@@ -84,7 +84,6 @@ def worst(gaps: Sequence[Sequence[float]]) -> tuple[float, float]:
 
 
 def line(name: str, toolkit: str, found: dict[str, Any]) -> str:
-    """Return a row of the table."""
     if found["failure"]:
         return f"{name:15} {toolkit:12} {found['failure']}"
     reads = found["read_ms"]
@@ -102,7 +101,6 @@ def kept_rows(file: Path, measured_anew: set[str]) -> list[dict[str, Any]]:
 
 
 def main() -> int:
-    """Look at each program, print a table, save the raw series; 1 when a row is not good."""
     parser = argument_parser(__doc__, image="toolkits")
     parser.add_argument("--reads", type=int, default=100, help="of each of the two readers (100)")
     parser.add_argument("--programs", default="", help="names with commas; all that the image has")

@@ -1,4 +1,4 @@
-"""Runs in a desktop: starts one program, reads its tree from two sides, and says what became of it.
+"""Program inside a desktop: starts one program, reads its tree from two sides, and reports the result.
 
 A JSON object on standard input says what to do (`Order`), one on standard output what was found. Nothing but
 the standard library and the guest agent's own packages is needed.
@@ -37,16 +37,16 @@ SLACK_PX = 2
 
 @dataclass(frozen=True)
 class Order:
-    """What is done with one program.
+    """Order to check one program.
 
     Attributes:
-        argv: how it is started.
-        churn: how a second window of it is opened, again and again; empty: its menus are opened by keys.
-        reads: number of times each of the two readers reads the tree.
-        start_s: time for its window to appear.
-        settle_s: time within which its tree is complete and its window quiet.
-        expect: names that the tree must have.
-        gaps: a file in which the program writes the largest gaps of its own timer, or empty.
+        argv: Command of the program.
+        churn: Command that opens a second window of it, again and again; empty: keys open its menus.
+        reads: Number of times each of the two readers reads the tree.
+        start_s: Time for its window to appear.
+        settle_s: Time within which its tree is complete and its window quiet.
+        expect: Names that the tree must have.
+        gaps: File in which the program writes the largest gaps of its own timer, or empty.
     """
 
     argv: list[str]
@@ -60,7 +60,7 @@ class Order:
 
 @dataclass
 class Found:
-    """What was found; times in milliseconds. Gaps are those of the program's timer, else of pings."""
+    """Findings; times in milliseconds. Gaps are those of the program's timer, else of pings."""
 
     failure: str = ""
     alive: bool = False
@@ -90,7 +90,7 @@ class Run:
         self._known: set[int] = set()
 
     async def run(self) -> Found:
-        """Do all of it; what went wrong is in `failure`."""
+        """Do all of it; an error is in `failure`."""
         self._known = {window.id for window in await read_windows()}
         process = await self._start(self.order.argv)
         try:
@@ -130,7 +130,7 @@ class Run:
         )
 
     async def _end(self, process: asyncio.subprocess.Process) -> None:
-        """End what was started, and every process whose window came since."""
+        """End the program, and every process whose window came since."""
         pids = {one.pid for one in await read_windows() if one.id not in self._known}
         for pid in pids | {process.pid}:
             if pid and not _draws_desktop(pid):
@@ -158,7 +158,7 @@ class Run:
         return ElementTree.fromstring(answer.payload)
 
     async def _until_complete(self, window: XWindow) -> None:
-        """Wait until the tree has what is expected, or stays as it is."""
+        """Wait until the tree has the expected names, or stays as it is."""
         end = time.monotonic() + self.order.settle_s
         before = -1
         while time.monotonic() < end:
@@ -187,7 +187,7 @@ class Run:
                 found.outside = sum(_is_outside(box, window) for box in map(box_of, top.iter()) if box)
 
     async def _check_pixels(self) -> None:
-        """Say whether reading changes the frame; None where the screen changes by itself."""
+        """Record whether reading changes the frame; None where the screen changes by itself."""
         if await self._frame() != await self._frame(pause_s=1.0):
             return
         before = await self._frame()
@@ -274,7 +274,7 @@ def application_of(root: ElementTree.Element, window: XWindow) -> ElementTree.El
 
 
 def has_tree(application: ElementTree.Element | None) -> bool:
-    """Return whether a program tells of itself, instead of being listed by the window manager."""
+    """Return whether a program reports a tree, instead of being listed by the window manager."""
     return application is not None and application.get(f"{NS}attributes}}x11-only") is None
 
 
@@ -319,7 +319,7 @@ def _draws_desktop(pid: int) -> bool:
 
 
 async def _until(condition: Any, timeout_s: float) -> Any:
-    """Poll the windows until a condition on them gives something true; return that or what came last."""
+    """Poll the windows until a condition on them returns something true; return that or the last value."""
     end = time.monotonic() + timeout_s
     while True:
         value = condition(await read_windows())

@@ -1,8 +1,8 @@
-"""Asks a window over and over whether its program answers, as a window manager does (_NET_WM_PING).
+"""Pings a window over and over, as a window manager does (_NET_WM_PING).
 
 A program answers from its main loop, so the longest wait is how long the loop stood still. On a busy machine
-most of that is waiting for a processor, so the CPU time that the program's main thread took meanwhile is
-noted too: for that long the loop stood still because of its own work.
+most of that is waiting for a processor, so the CPU time of the program's main thread meanwhile is recorded
+too: for that long the loop stood still because of its own work.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _EVENT_MASK, _SUBSTRUCTURE_NOTIFY = 0x800, 0x80000
 
 
 class Gap(NamedTuple):
-    """How long a main loop stood still, and how much of that its thread worked."""
+    """Time for which a main loop stood still, and the part in which its thread worked."""
 
     wall_ms: float
     busy_ms: float

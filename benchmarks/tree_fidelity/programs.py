@@ -1,4 +1,4 @@
-"""The programs whose trees are read: applications of the images, and a window of each toolkit."""
+"""Programs whose trees are read: applications of the images, and a window of each toolkit."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from pathlib import Path
 
 FOLDER = Path(__file__).resolve().parent
 INSIDE = "/home/user/trees"
-"""Where this folder lies in a desktop."""
+"""Place of this folder in a desktop."""
 GAPS = f"{INSIDE}/gaps.txt"
 
 
@@ -16,15 +16,15 @@ class Program:
     """One row of the matrix.
 
     Attributes:
-        name: such as `featherpad`.
-        toolkit: what its window is made with.
-        argv: how it is started.
-        churn: how a second window is opened; empty: its menus are opened by keys instead.
-        image: the smallest image that has it.
-        tree: it tells of itself; the others are listed as their windows.
-        expect: names that are in its tree.
-        timer: it writes the gaps of its own timer.
-        start_s: how long its start may take.
+        name: Name such as `featherpad`.
+        toolkit: Toolkit of its window.
+        argv: Command of the program.
+        churn: Command that opens a second window; empty: keys open its menus.
+        image: Smallest image that has it.
+        tree: It reports a tree; the others are listed as their windows.
+        expect: Names that are in its tree.
+        timer: It writes the gaps of its own timer.
+        start_s: Time for its start.
     """
 
     name: str

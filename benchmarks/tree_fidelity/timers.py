@@ -1,4 +1,4 @@
-"""A window of one toolkit with forty buttons, whose main loop writes how long it stood still.
+"""Window of one toolkit with forty buttons, whose main loop writes how long it stood still.
 
 ``timers.py TOOLKIT FILE``: a timer of 5 ms. Each 50 ms the largest time between two of its calls becomes a
 line of the file, beside the largest CPU time that the main thread took between two calls, both in ms.
@@ -19,7 +19,7 @@ COLUMNS = 5
 
 
 class Gaps:
-    """Takes the calls of a timer."""
+    """Gaps between the calls of a timer."""
 
     def __init__(self, path: str) -> None:
         self._file = open(path, "a", buffering=1)  # noqa: SIM115  (open as long as the program)
@@ -28,7 +28,7 @@ class Gaps:
         self._largest = self._busiest = 0.0
 
     def tick(self) -> bool:
-        """Note one call of the timer; true, so that GTK calls again."""
+        """Record one call of the timer; return true, so that GTK calls again."""
         now, busy = time.monotonic(), time.thread_time()
         self._largest = max(self._largest, now - self._last)
         self._busiest = max(self._busiest, busy - self._busy)
@@ -84,7 +84,6 @@ def qt(module: str, gaps: Gaps) -> None:
 
 
 def tk(gaps: Gaps) -> None:
-    """Show a window of Tk."""
     import tkinter
 
     window = tkinter.Tk()
@@ -101,7 +100,6 @@ def tk(gaps: Gaps) -> None:
 
 
 def wx(gaps: Gaps) -> None:
-    """Show a window of wxWidgets."""
     toolkit = importlib.import_module("wx")
     application = toolkit.App()
     frame = toolkit.Frame(None, title="Timer")

@@ -48,7 +48,7 @@ async def play_clients(players: Players, cases: Sequence[Case]) -> None:
 
 
 async def play_made_way(players: Players, cases: Sequence[Case], replicas: int) -> None:
-    """Let a worker of OSGym's API ask for more desktops than there are: those that were idle longest end."""
+    """Let a worker of OSGym's API ask for more desktops than exist, so that those idle longest end."""
     http, url = players.trajectories.http, players.service.url
     body = {"task_config": task_of(cases[0]), "timeout": int(MOST_S)}
     seen_to = (await http.get(f"{url}/v1/events?after=0&wait_s=0")).json()["last_id"]
@@ -63,9 +63,10 @@ async def play_made_way(players: Players, cases: Sequence[Case], replicas: int) 
 
 
 async def play_without_descriptors(players: Players, cases: Sequence[Case]) -> None:
-    """Let steps meet a host agent that can open no connection to a desktop.
+    """Run steps while the host agent can open no connection to a desktop.
 
-    Nothing is tried again, which would meet the same. Each client has a connection that is open already.
+    Nothing is tried again, which would fail in the same way. Each client has a connection that is open
+    already.
     """
     async with contextlib.AsyncExitStack() as stack:
         https = [await stack.enter_async_context(httpx.AsyncClient(timeout=MOST_S)) for _ in cases]
@@ -89,7 +90,6 @@ async def play_without_descriptors(players: Players, cases: Sequence[Case]) -> N
 
 @contextlib.contextmanager
 def _no_descriptors(pid: int) -> Iterator[None]:
-    """Let a process open no more files."""
     bounds = resource.prlimit(pid, resource.RLIMIT_NOFILE)
     resource.prlimit(pid, resource.RLIMIT_NOFILE, (3, bounds[1]))
     try:

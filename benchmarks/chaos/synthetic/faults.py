@@ -1,4 +1,4 @@
-"""What breaks in the episodes over stand-ins, when, and what must come of it: pure.
+"""Faults of the episodes over stand-ins, their moments, and the expected ends. Pure.
 
 The classes are written out here and not read from the host agent's tables: the run compares the two.
 """
@@ -11,13 +11,13 @@ from dataclasses import dataclass
 from random import Random
 
 RETRIES = 3
-"""How often a trajectory is tried again where the infrastructure failed."""
+"""Number of retries of a trajectory where the infrastructure failed."""
 EXCUSED = 2
-"""Faults of a sound guest agent in one task that are the host's (docs/security.md)."""
+"""Number of a sound guest agent's faults in one task that count as the host's (docs/security.md)."""
 
 
 class Fault(enum.StrEnum):
-    """One thing that breaks."""
+    """Fault of a stand-in."""
 
     NONE = "nothing"
     HELD = "held"
@@ -73,7 +73,7 @@ class Fault(enum.StrEnum):
 
 
 class Moment(enum.StrEnum):
-    """When a fault meets an attempt."""
+    """Moment at which a fault meets an attempt."""
 
     NEVER = "–"
     SETUP = "in its set-up"
@@ -89,7 +89,7 @@ class Moment(enum.StrEnum):
 
 
 class Class(enum.StrEnum):
-    """Whose loss the end of an attempt is."""
+    """Party whose loss the end of an attempt is."""
 
     POLICY = "policy"
     INFRA = "infra"
@@ -113,7 +113,7 @@ BY_POLICY = {
     Fault.REFUSES: "guest_protocol",
     Fault.SOUND_DISPLAY_GONE: "guest_protocol",
 }
-"""What may be the doing of a policy that has acted, with the cause that clients are told."""
+"""Faults that a policy may have caused, with the cause that clients are told."""
 BY_HOST = {
     Fault.HOST_OUT_OF_MEMORY: "host_out_of_memory",
     Fault.KILLED: "killed",
@@ -131,7 +131,7 @@ BY_HOST = {
     Fault.HOST_GOES: "host_going",
     Fault.NO_DESCRIPTORS: "internal",
 }
-"""What no policy can do, with the cause that clients are told."""
+"""Faults that no policy can cause, with the cause that clients are told."""
 EXITS = {
     Fault.SESSION_ENDED: "session_ended",
     Fault.DISPLAY_LOST: "display_lost",
@@ -149,9 +149,9 @@ EXITS = {
     Fault.IO_ERROR: "io_error",
     Fault.EMULATOR_FAILED: "emulator_failed",
 }
-"""Faults that end a replica: `ExitReason` of each."""
+"""Faults that end a replica, with the `ExitReason` of each."""
 HARMLESS = frozenset((Fault.NONE, Fault.RESTARTED, Fault.ANSWER_LOST, Fault.CONNECTIONS_CUT))
-"""What an episode survives."""
+"""Faults that an episode survives."""
 TASK_FAULTS = frozenset((Fault.SETUP_FAILS, Fault.TASK_INVALID, Fault.TASK_UNSUPPORTED))
 OF_CHECKS = frozenset((Fault.TAMPERED, Fault.CRASHED, Fault.CHECK_REFUSED, Fault.CHECK_BROKEN))
 OF_CLIENTS = {
@@ -160,11 +160,11 @@ OF_CLIENTS = {
     Fault.CLOSED: "closed",
     Fault.MADE_WAY: "made_way",
 }
-"""What ends an episode as planned, without a reward, with the cause that the host agent notes."""
+"""Planned ends of an episode without a reward, with the cause that the host agent records."""
 OF_HOST = frozenset((Fault.AGENT_KILLED, Fault.AGENT_STOPPED, Fault.HOST_GOES))
 """Faults that meet every episode at once."""
 NOTICED = frozenset((Fault.NONSENSE, Fault.FROZEN, Fault.STOPPED_OUTSIDE))
-"""What is found out without a call of the client, by asking agents how they are."""
+"""Faults that the host agent finds without a call of the client, by asking guest agents for their health."""
 UNTOUCHED_MOMENTS = frozenset((Moment.UNTOUCHED, Moment.UNTOUCHED_CHECK, Moment.EVERY_SETUP))
 
 
@@ -176,16 +176,16 @@ class Strike:
     moment: Moment = Moment.NEVER
 
     def __str__(self) -> str:
-        """Return it as the table shows it."""
         return self.fault.value if self.moment is Moment.NEVER else f"{self.fault.value}, {self.moment.value}"
 
 
 @dataclass(frozen=True, slots=True)
 class AttemptEnd:
-    """How an attempt ends.
+    """End of an attempt.
 
     Attributes:
-        cause: What clients are told of a loss; empty where there is none, or where the check gave the class.
+        cause: Cause of a loss that clients are told; empty where there is none, or where the check gave the
+            class.
     """
 
     error_class: Class
@@ -194,7 +194,7 @@ class AttemptEnd:
 
 @dataclass(frozen=True, slots=True)
 class Expected:
-    """What must come of a trajectory: the ends of its attempts, and its reward (None: a failure)."""
+    """Expected trajectory: the ends of its attempts, and its reward (None: a failure)."""
 
     ends: tuple[AttemptEnd, ...]
     reward: float | None
@@ -204,7 +204,7 @@ SCORED = AttemptEnd(Class.NOBODY)
 
 
 def end_of(strike: Strike, excused: int = 0, *, disk_is_full: bool = False) -> AttemptEnd:
-    """Return how an attempt ends that a fault meets.
+    """Return the expected end of an attempt that a fault meets.
 
     Args:
         excused: Faults of sound guest agents so far in this task.
@@ -236,7 +236,7 @@ def end_of(strike: Strike, excused: int = 0, *, disk_is_full: bool = False) -> A
 
 
 def expected(strikes: Sequence[Strike], *, tries: int = RETRIES + 1, disk_is_full: bool = False) -> Expected:
-    """Return what must come of a trajectory whose attempts these faults meet, one each.
+    """Return the expected trajectory whose attempts these faults meet, one each.
 
     Args:
         tries: Most attempts that its client makes.
@@ -259,7 +259,7 @@ def expected(strikes: Sequence[Strike], *, tries: int = RETRIES + 1, disk_is_ful
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    """What meets one trajectory: a fault for each of its attempts; those after the last meet none.
+    """Faults of one trajectory, one for each of its attempts; those after the last meet none.
 
     Attributes:
         disk_is_full: The host's disk is full while its first attempt runs.
@@ -278,7 +278,6 @@ class Case:
         return f"{met}, host's disk full" if self.disk_is_full else met
 
     def expected(self) -> Expected:
-        """Return what must come of it."""
         return expected(self.strikes, tries=self.tries, disk_is_full=self.disk_is_full)
 
 
@@ -322,7 +321,7 @@ class Turn:
     """Trajectories that are played together and with no others, all of them number 0 yet.
 
     Attributes:
-        times: How often it comes in a cycle of turns.
+        times: Number of its occurrences in a cycle of turns.
     """
 
     members: tuple[Case, ...]
@@ -330,7 +329,7 @@ class Turn:
 
     @property
     def first(self) -> Strike:
-        """Return what meets the first of them."""
+        """Return the fault of the first of them."""
         return self.members[0].strikes[0]
 
 

@@ -1,4 +1,4 @@
-"""Faults of the host that meet all trajectories of a turn together, done and undone."""
+"""Faults of the host that meet all trajectories of a turn together, and their reversal."""
 
 from __future__ import annotations
 
@@ -16,21 +16,21 @@ from benchmarks.chaos.synthetic.faults import Case, Fault
 from benchmarks.chaos.synthetic.players import Players
 
 LEFT_ON_FULL_DISK_KIB = 2048
-"""Less than a host agent calls full, and enough for it to go on."""
+"""Space left on a full disk: less than a host agent calls full, and enough for it to go on."""
 NICE = 10
-"""How much nicer a process is that gets a tenth of the core that it shares with a busy one."""
+"""Niceness of a process that gets a tenth of the core that it shares with a busy one."""
 _BUSY = "while True: pass"
 
 
 @dataclass(frozen=True, slots=True)
 class Processes:
-    """Processes of this machine that replicas are taken for: one sleeps, one is stopped."""
+    """Processes of this machine that stand for replicas: one sleeps, one is stopped."""
 
     idle: subprocess.Popen[bytes]
     stopped: subprocess.Popen[bytes]
 
     def pids(self) -> dict[Fault, int]:
-        """Return the process of each fault of which the host agent reads one's state."""
+        """Return the process of each fault for which the host agent reads a process state."""
         return {Fault.FROZEN: self.idle.pid, Fault.STOPPED_OUTSIDE: self.stopped.pid}
 
 
@@ -64,7 +64,7 @@ def _running(*argv: str) -> Iterator[subprocess.Popen[bytes]]:
 
 
 async def hit_host(players: Players, members: Sequence[Case]) -> None:
-    """Do what the members of a turn wait for, and undo it once it has met them all."""
+    """Hit the host as the members of a turn wait for, and undo it after it has met them all."""
     service, trajectories = players.service, players.trajectories
     assert trajectories.round is not None
     struck = trajectories.round.struck

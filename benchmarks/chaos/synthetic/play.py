@@ -30,7 +30,7 @@ _KEY = "chaos"
 
 
 class StandInError(RuntimeError):
-    """A stand-in did not do what it was told to, so that nothing can be said of the class."""
+    """A stand-in did not do what it was told to, so the class cannot be judged."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,10 +130,10 @@ class Trajectories:
         raise NotImplementedError
 
     async def state(self, episode_id: str) -> dict[str, Any]:
-        """Return what the host agent says of an episode.
+        """Return the host agent's state of an episode.
 
         Raises:
-            httpx.HTTPError: It does not say anything.
+            httpx.HTTPError: It does not answer.
         """
         answer = await self.http.get(f"{self.url}/v1/episodes/{episode_id}")
         answer.raise_for_status()
@@ -152,7 +152,6 @@ class Trajectories:
 
 
 def task_of(case: Case) -> dict[str, Any]:
-    """Return the task of a trajectory."""
     number = str(case.number)
     task: dict[str, Any] = {
         "id": f"synthetic-{number}",

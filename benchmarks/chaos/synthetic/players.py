@@ -1,4 +1,4 @@
-"""Plays trajectories over stand-ins through the SDK, and judges what came of each."""
+"""Plays trajectories over stand-ins through the SDK, and judges their outcomes."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ _RETIRED = re.compile(r'^osgym_replicas_retired_total\{reason="(\w+)"\} ([0-9.]+
 
 @dataclass
 class SyntheticOutcome:
-    """What a run gave.
+    """Results of a run.
 
     Attributes:
         retired: Replicas that the host agent gave up, by its reason.
-        skipped: What could not be done here, and why.
+        skipped: Parts that are impossible here, with the reason.
     """
 
     verdicts: list[Verdict] = field(default_factory=list)
@@ -36,7 +36,7 @@ class SyntheticOutcome:
 
 @dataclass
 class Players:
-    """What trajectories are played with."""
+    """Players of trajectories against one host agent."""
 
     service: Service
     client: AsyncClient
@@ -44,7 +44,6 @@ class Players:
     outcome: SyntheticOutcome = field(default_factory=SyntheticOutcome)
 
     async def play(self, cases: Iterable[Case], concurrency: int) -> None:
-        """Play trajectories, and judge each."""
         batch = self.client.run(
             self.trajectories.source(cases),
             self.trajectories,
@@ -58,7 +57,7 @@ class Players:
             self.take(await self._outcome_of(result))
 
     def take(self, outcome: Outcome) -> None:
-        """Judge an outcome, and say so at once if it is wrong."""
+        """Judge an outcome, and report a wrong one at once."""
         verdict = judge(outcome, self.trajectories.cases.pop(outcome.number).expected())
         self.outcome.verdicts.append(verdict)
         for wrong in verdict.wrong:
@@ -76,7 +75,7 @@ class Players:
         return SeenEnd(details.get("error_class", ""), details.get("cause", ""))
 
     async def count_retired(self) -> None:
-        """Add up how many replicas the host agent has given up so far, before it ends."""
+        """Count the replicas that the host agent has given up so far, before it ends."""
         metrics = (await self.trajectories.http.get(f"{self.service.url}/metrics")).text
         self.outcome.retired.update({reason: int(float(n)) for reason, n in _RETIRED.findall(metrics)})
 

@@ -1,4 +1,4 @@
-"""A run over stand-ins: batches of trajectories, and after each a turn of what meets many together."""
+"""A run over stand-ins: batches of trajectories, and after each a turn of faults that meet many together."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ PROGRAM = "benchmarks.chaos.synthetic.stand_in"
 
 
 def settings() -> dict[str, Setting]:
-    """Return those of the host agent: enough replicas, no bounds by what the machine has."""
+    """Return settings of the host agent: enough replicas, no bounds by the machine's resources."""
     return {
         "warm": AT_ONCE,
         "max_replicas": MAX_REPLICAS,
@@ -47,7 +47,7 @@ def settings() -> dict[str, Setting]:
 
 
 async def run(options: argparse.Namespace) -> SyntheticOutcome:
-    """Play `options.episodes` trajectories, and say which classes were wrong."""
+    """Play `options.episodes` trajectories, and return the wrong classes."""
     with data_folder(DISK_MIB) as (folder, own_disk), processes() as held:
         control = Control(folder.parent / "control.sock")
         environment = {"CHAOS_CONTROL": str(control.path)}
@@ -79,7 +79,7 @@ async def _players(service: Service, control: Control) -> AsyncIterator[Players]
 
 
 def _cycle(seed: int, *, own_disk: bool) -> list[Turn]:
-    """Return the turns in the order in which they come again and again."""
+    """Return the turns in the order in which they repeat."""
     found = [turn for turn in turns() for _ in range(turn.times)]
     found = [turn for turn in found if own_disk or not turn.members[0].disk_is_full]
     Random(f"turns:{seed}").shuffle(found)

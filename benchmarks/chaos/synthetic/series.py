@@ -1,4 +1,4 @@
-"""What a run over stand-ins prints and saves."""
+"""Printed and saved results of a run over stand-ins."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from benchmarks.chaos.synthetic.players import SyntheticOutcome
 from benchmarks.chaos.synthetic.verdicts import rare, table_of_faults, table_of_reasons
 
 LEAST = 30
-"""Trajectories of each kind that a long run has."""
+"""Smallest number of trajectories of each kind in a long run."""
 
 
 def report(outcome: SyntheticOutcome) -> list[str]:

@@ -1,4 +1,4 @@
-"""A host agent over replicas without a desktop, each of which breaks when and how it is told to.
+"""Host agent over replicas without a desktop, each of which breaks on command.
 
 The agent is the real one (`osgym host serve`: API, pool, episodes, scoring). Its replicas live in the same
 process and speak the guest protocol over unix sockets.
@@ -46,7 +46,7 @@ SILENT = frozenset((Fault.FROZEN, Fault.STOPPED_OUTSIDE, Fault.STARVED, Fault.ST
 
 @dataclass(slots=True)
 class Orders:
-    """What replicas are told before they know whose they are, by the trajectory's number.
+    """Orders to replicas before they know their trajectory, by its number.
 
     Attributes:
         in_setup: Faults that meet the next set-ups of a trajectory, one each.
@@ -95,7 +95,6 @@ class BreakableGuest(Guest):
         return given
 
     async def _comes(self, moment: Moment) -> None:
-        """Meet the fault that was ordered for this moment."""
         if self.armed is None or self.armed[0] is not moment:
             return
         (_, fault, pid), self.armed = self.armed, None
@@ -117,11 +116,13 @@ class BreakableReplica(FakeReplica):
 
     @property
     def pid(self) -> int:
-        """The process whose state and waits the host agent reads as those of the replica and its agent."""
+        """Return the process whose state and waits the host agent reads as those of the replica and its
+        agent.
+        """
         return self._pid
 
     async def strike(self, fault: Fault, pid: int = 0) -> None:
-        """Break now; `pid` is the process that the replica is taken for from now on."""
+        """Break now; `pid` is the process that stands for the replica from now on."""
         self._pid = pid or self._pid
         if fault in EXITS:
             self.die(base.ExitReason(EXITS[fault]))
@@ -139,10 +140,10 @@ class BreakableReplica(FakeReplica):
 
 
 class BreakableRuntime(FakeRuntime):
-    """Makes such replicas and takes orders for them. Also some that cannot be made, or do not get ready."""
+    """Makes such replicas and takes orders for them. Some replicas cannot be made, or do not get ready."""
 
     FAILED_EVERY = 50
-    """One replica in so many is not made, and one more ends before it is ready."""
+    """Interval of replicas of which one is not made, and one more ends before it is ready."""
 
     def __init__(self, folder: Path, control: Path) -> None:
         super().__init__(folder, branching=False)
@@ -175,7 +176,7 @@ class BreakableRuntime(FakeRuntime):
         return replica.agent.broken in SOUND
 
     def used_cpu_s(self, replica: base.Replica) -> float | None:
-        """Tell what a desktop has computed: nothing, or as much as one core can."""
+        """Return the CPU time of a desktop: nothing, or as much as one core can give."""
         assert isinstance(replica, BreakableReplica)
         return time.monotonic() if replica.agent.broken is Fault.STARVED_BY_ITSELF else 0.0
 

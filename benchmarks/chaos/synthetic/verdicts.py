@@ -1,4 +1,4 @@
-"""What came of each trajectory over stand-ins, against what must come of it: pure."""
+"""Outcomes of trajectories over stand-ins, compared with the expected ones. Pure."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from dataclasses import dataclass
 from benchmarks.chaos.synthetic.faults import Class, Expected
 
 _CLASS = {Class.POLICY: "policy", Class.INFRA: "infra", Class.TASK: "task", Class.NOBODY: ""}
-"""Each class as the host agent says it."""
+"""Names of the classes in the host agent's answers."""
 
 
 @dataclass(frozen=True, slots=True)
 class SeenEnd:
-    """How the host agent says that an attempt ended: class and cause, both empty where it ended as planned.
+    """End of an attempt by the host agent's account: class and cause, both empty for a planned end.
 
     Attributes:
         forgotten: The host agent does not know the episode any more.
@@ -27,17 +27,18 @@ class SeenEnd:
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What came of one trajectory.
+    """Outcome of one trajectory.
 
     Attributes:
-        row: What met it.
+        row: Row of the table.
         attempts: Number of episodes that the SDK asked for.
         ends: Ends of those that came as far as a first frame, in their order.
         failure_class: Class of the failure, None where there is a reward.
         by_policy: The reward is the 0 of a desktop that its policy broke.
         valid: It may be trained on.
-        reason: Why the last attempt has no reward, or a 0 by the policy's doing; empty for a score.
-        note: What the client was told of that.
+        reason: Reason for which the last attempt has no reward, or a 0 by the policy's doing; empty for a
+            score.
+        note: Explanation that the client got.
     """
 
     number: int
@@ -54,10 +55,10 @@ class Outcome:
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """An outcome beside what must have come.
+    """An outcome beside the expected one.
 
     Attributes:
-        wrong: What is not as it must be.
+        wrong: Differences.
     """
 
     outcome: Outcome
@@ -66,7 +67,7 @@ class Verdict:
 
     @property
     def reasons(self) -> list[tuple[str, str]]:
-        """Return reason and class of each attempt, as the host agent says them."""
+        """Return reason and class of each attempt by the host agent's account."""
         named = [(end.cause, end.error_class or Class.NOBODY.value) for end in self.outcome.ends if end.cause]
         last = self.expected.ends[-1].error_class
         if not self.outcome.ends or not self.outcome.ends[-1].cause:
@@ -75,7 +76,7 @@ class Verdict:
 
 
 def judge(outcome: Outcome, wanted: Expected) -> Verdict:
-    """Compare an outcome with what must come of it."""
+    """Compare an outcome with the expected one."""
     last = wanted.ends[-1].error_class
     wrong = []
     if outcome.attempts != len(wanted.ends):

@@ -36,7 +36,6 @@ class PageHandler(BaseHTTPRequestHandler):
             self._answer(PAGE.read_bytes(), "text/html; charset=utf-8")
 
     def do_POST(self) -> None:
-        """Write down one event."""
         fields = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
         self.recorder.write(fields.pop("event"), **fields)
         self._answer(b"", "text/plain")
@@ -98,7 +97,6 @@ def follow_downloads(recorder: Recorder, commands: int, events: int) -> None:
 
 
 def main() -> None:
-    """Show the page until the window manager closes its window."""
     recorder = PageHandler.recorder = Recorder(sys.argv[1])
     server = ThreadingHTTPServer(("127.0.0.1", 0), PageHandler)
     threading.Thread(target=server.serve_forever, daemon=True).start()

@@ -119,7 +119,6 @@ def document_targets(document: Any, mode: str) -> dict[str, tuple[int, int, int,
 
 
 def contents(document: Any, mode: str) -> dict[str, str]:
-    """Return the text of each target."""
     if mode == "writer":
         return {"multiline": document.Text.String}
     sheet = document.Sheets.getByIndex(0)
@@ -154,7 +153,6 @@ def follow(recorder: Recorder, document: Any, mode: str, process: subprocess.Pop
 
 
 def main() -> None:
-    """Show the document until its window manager closes it."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )

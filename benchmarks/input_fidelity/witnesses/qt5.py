@@ -266,7 +266,6 @@ class Window(widgets.QWidget):
 
 
 def main() -> None:
-    """Show the window until its window manager closes it."""
     app = widgets.QApplication(sys.argv[:1])
     window = Window()
     window.show()

@@ -37,7 +37,6 @@ class Recorder:
         self._path = Path(path)
 
     def write(self, event: str, **fields: object) -> None:
-        """Append one event."""
         with self._path.open("a", encoding="utf-8") as file:
             file.write(json.dumps({"event": event, **fields}, ensure_ascii=False) + "\n")
 

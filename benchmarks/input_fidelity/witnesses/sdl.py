@@ -66,7 +66,6 @@ class Window:
         self._presses = PressCounter()
 
     def take(self, event: pygame.event.Event) -> None:
-        """Write down one event."""
         match event.type:
             case pygame.TEXTINPUT if self.focus == "entry":
                 self._changed(self.text + event.text)
@@ -135,7 +134,6 @@ class Window:
 
 
 def main() -> None:
-    """Show the window until its window manager closes it."""
     pygame.display.init()  # all of pygame would look for sound too
     screen = pygame.display.set_mode((WIDTH, HEIGHT))
     pygame.display.set_caption(TITLE)

@@ -204,7 +204,6 @@ class DropTarget(wx.DropTarget):  # type: ignore[misc]
         self._both = both
 
     def OnData(self, x: int, y: int, result: int) -> int:
-        """Record what was dropped."""
         if self.GetData():
             files = self._both.GetReceivedFormat().GetType() == wx.DF_FILENAME
             paths = "\n".join(Path(path).as_uri() for path in self._files.GetFilenames())
