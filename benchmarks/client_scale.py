@@ -131,7 +131,7 @@ class Run:
             given, self._tickets = self._tickets[:count], self._tickets[count:]
             episodes = [client.attach(ticket) for ticket in given]
             await asyncio.gather(*(episode.start() for episode in episodes))
-            await asyncio.gather(*(episode.close() for episode in episodes))
+            await asyncio.gather(*(episode.aclose() for episode in episodes))
         urls = [ticket.host for ticket in given]
         rows = [
             await asyncio.to_thread(requests_processes, urls, TASK, count, self.options.seconds, kept)
@@ -201,7 +201,7 @@ class Run:
                         continue
                     del left[episode]
                     finished += 1
-                    task = asyncio.create_task(episode.close())
+                    task = asyncio.create_task(episode.aclose())
                     closing.add(task)
                     task.add_done_callback(closing.discard)
                     client.reset_many([None], lease_ttl_s=LEASE_TTL_S, wait_s=300)
@@ -213,7 +213,7 @@ class Run:
             async for episode, outcome in client.ready():
                 if not isinstance(outcome, OSGymError):
                     left.setdefault(episode, 0)
-            await asyncio.gather(*closing, *(episode.close() for episode in left))
+            await asyncio.gather(*closing, *(episode.aclose() for episode in left))
         self._tickets = []
         fifth = max(1, len(samples) // 5)
         early, late = samples[fifth : 2 * fifth], samples[-fifth:]
@@ -247,7 +247,7 @@ class Run:
             await paced
             rest = [episode for episode in episodes if episode.lost is None]
             rates = _rates(books, before_s, every_s)
-            await asyncio.gather(*(episode.close() for episode in rest))
+            await asyncio.gather(*(episode.aclose() for episode in rest))
         self._tickets = []
         self.result["kill"] = {
             "retry_s": RETRY_S,

@@ -208,7 +208,7 @@ async def _run(used: Used, url: str, options: argparse.Namespace) -> tuple[list[
             for task in playing:
                 task.cancel()
             await asyncio.gather(*playing, return_exceptions=True)
-            await asyncio.gather(*(episode.close() for episode in episodes))
+            await asyncio.gather(*(episode.aclose() for episode in episodes))
     return rounds, samples
 
 

@@ -67,7 +67,7 @@ async def _measure(url: str, every: int, before_mib: float, wait_s: float) -> di
             f"{quantile(latencies, 0.5):.0f} ms, p95 {quantile(latencies, 0.95):.0f} ms, 8 at a time; "
             f"host lost {after:.0f} MiB, {after / max(1, len(episodes)):.0f} MiB each"
         )
-        await asyncio.gather(*(episode.close() for episode in episodes))
+        await asyncio.gather(*(episode.aclose() for episode in episodes))
     return {
         "replicas": len(episodes),
         "refused": refused,

@@ -111,7 +111,7 @@ class Load:
                 finally:
                     self.running -= 1
                 self.noticed += episode.notice is not None
-                await episode.close()
+                await episode.aclose()
                 self.completed += 1
             except NoCapacity:
                 self.refused += 1

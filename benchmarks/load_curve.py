@@ -197,7 +197,7 @@ async def idle(client: AsyncClient, pid: int, replicas: int, options: argparse.N
     await window.watch(options.idle_s, memory=False)
     window.sample()
     row = window.row(replicas, "idle")
-    await asyncio.gather(*(episode.close() for episode in episodes))
+    await asyncio.gather(*(episode.aclose() for episode in episodes))
     return row
 
 
@@ -218,7 +218,7 @@ async def resets(client: AsyncClient, pid: int, replicas: int, options: argparse
             episode = client.episode(task, wait_s=180)
             await episode.start()
             await episode.evaluate()
-            await episode.close()
+            await episode.aclose()
             episodes += 1
 
     try:

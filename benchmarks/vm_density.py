@@ -201,7 +201,7 @@ async def close_all(client: AsyncClient, run: Run) -> float:
     async def one(episode: AsyncEpisode) -> None:
         async with gate:
             with contextlib.suppress(OSGymError):
-                await episode.close()
+                await episode.aclose()
 
     await asyncio.gather(*(one(episode) for episode in run.episodes))
     for _look in range(int(GONE_TIMEOUT_S / GONE_LOOK_S)):

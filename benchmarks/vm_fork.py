@@ -86,7 +86,7 @@ async def timed_fork(
 
 
 async def close_all(episodes: list[AsyncEpisode]) -> None:
-    await asyncio.gather(*(episode.close() for episode in episodes))
+    await asyncio.gather(*(episode.aclose() for episode in episodes))
 
 
 async def rounds(service: Service, parent: AsyncEpisode, count: int, times: int) -> list[dict[str, Any]]:

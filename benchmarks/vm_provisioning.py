@@ -194,7 +194,7 @@ async def worked(args: argparse.Namespace, service: Service) -> dict[str, Any]:
                 row |= memory(record.pid or 0).as_dict()
             rows.append(row)
         for one in done:
-            await one.episode.close()
+            await one.episode.aclose()
     return {"rows": rows}
 
 

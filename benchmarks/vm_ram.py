@@ -91,7 +91,7 @@ async def groups(args: argparse.Namespace, service: Service) -> dict[str, Any]:
         found["worked"]["errors"] = [one.error for one in worked if one.error]
         await _leave_alone(args.idle_min * 60, members, found)
         for episode in (*seen, *(one.episode for one in worked)):
-            await episode.close()
+            await episode.aclose()
     return found
 
 
@@ -153,7 +153,7 @@ async def curve(args: argparse.Namespace, service: Service, before: dict[str, fl
             rows.append(row)
             print(f"  K={count}: host lost {row['lost']:.0f} MiB; {_shown(machines)}", flush=True)
         for episode in episodes:
-            await episode.close()
+            await episode.aclose()
     return rows
 
 

@@ -72,7 +72,7 @@ async def resets(client: AsyncClient, workers: int, count: int) -> tuple[list[fl
             episode = client.episode(wait_s=300)
             await episode.start()
             creates.append(1000 * (time.monotonic() - began))
-            await episode.close()
+            await episode.aclose()
 
     began = time.monotonic()
     await asyncio.gather(*(work() for _ in range(workers)))

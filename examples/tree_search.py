@@ -156,7 +156,7 @@ class LiveDesktop:
 
     async def close(self) -> None:
         """Give the desktop back."""
-        await self._episode.close()
+        await self._episode.aclose()
 
 
 @dataclass(frozen=True)

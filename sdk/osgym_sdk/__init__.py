@@ -13,16 +13,16 @@ from osgym_protocol.a11y_node import A11yNode
 from osgym_protocol.reach import CommandResult, ReachEvent, ReachKind, Window
 from osgym_protocol.version import __version__ as __version__
 from osgym_sdk._batch.batch import Batch
+from osgym_sdk._batch.options import OnInvalid, RunArguments
 from osgym_sdk._batch.policy import Policy, PolicyObject
 from osgym_sdk._batch.progress import Progress, ProgressLine
-from osgym_sdk._batch.task_run import OnInvalid
 from osgym_sdk._client import AsyncClient
 from osgym_sdk._config import Limits, Timeouts
 from osgym_sdk._episode.checkpoints import AsyncCheckpoint
-from osgym_sdk._episode.episode import AsyncEpisode
-from osgym_sdk._episode.steps import AsyncObservation
+from osgym_sdk._episode.episode import AsyncEpisode, AsyncObservation
+from osgym_sdk._episode.plan import EpisodeArguments
+from osgym_sdk._episode.reach import Video
 from osgym_sdk._episode.tunnel import Exposure
-from osgym_sdk._episode.video import Video
 from osgym_sdk._exceptions import (
     AuthError,
     BadFrame,
@@ -67,7 +67,8 @@ from osgym_sdk._models.group import Group
 from osgym_sdk._models.observation import Observation, Timing
 from osgym_sdk._models.recorder import EpisodeOutcome, EpisodeRecording, Recorder
 from osgym_sdk._models.results import Evaluation, Failure, Result, StepRecord, Trajectory
-from osgym_sdk._sync import Checkpoint, Client, Episode, SyncExposure, SyncObservation
+from osgym_sdk._sync.client import Client
+from osgym_sdk._sync.episode import Checkpoint, Episode, SyncExposure, SyncObservation
 from osgym_sdk._transport.calls import HostReply
 from osgym_sdk.wire import (
     Done,
@@ -105,6 +106,7 @@ __all__ = [
     "Decision",
     "Done",
     "Episode",
+    "EpisodeArguments",
     "EpisodeEnded",
     "EpisodeError",
     "EpisodeLost",
@@ -149,6 +151,7 @@ __all__ = [
     "ReachKind",
     "Recorder",
     "Result",
+    "RunArguments",
     "SettleOptions",
     "SettlePolicy",
     "SetupFailed",

@@ -2,73 +2,93 @@
 
 from __future__ import annotations
 
+import functools
 import weakref
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from types import TracebackType
-from typing import Self, Unpack
+from typing import Any, Self, Unpack
 
 from osgym_sdk import _sigterm
 from osgym_sdk._background import BackgroundTasks
-from osgym_sdk._batch.batch import Batch
-from osgym_sdk._batch.policy import Policy
+from osgym_sdk._batch.batch import Batch, BatchPlan
+from osgym_sdk._batch.host_steps import step_many
+from osgym_sdk._batch.options import RunArguments, read_run_arguments
+from osgym_sdk._batch.policy import Policy, check_policy
+from osgym_sdk._batch.progress import terminal_line
 from osgym_sdk._batch.ready import ReadyQueue
 from osgym_sdk._batch.rollouts import Rollouts
-from osgym_sdk._client_batches import BatchCalls
 from osgym_sdk._config import ClientSettings, make_config
+from osgym_sdk._episode.checkpoints import (
+    AsyncCheckpoint,
+    CheckpointHandle,
+    find_checkpoint,
+    list_checkpoints,
+    send_checkpoint,
+)
+from osgym_sdk._episode.episode import AsyncEpisode, AsyncObservation
+from osgym_sdk._episode.plan import EpisodeArguments, plan_episode
 from osgym_sdk._exceptions import ConfigError, OSGymError
-from osgym_sdk._fleet.discovery.open import OpenedFleet, open_fleet
-from osgym_sdk._fleet.discovery.watch import HostWatch
+from osgym_sdk._fleet.discovery.open import FleetSource, open_fleet
 from osgym_sdk._fleet.fleet import Fleet
 from osgym_sdk._fleet.host import FleetHostState
 from osgym_sdk._fleet.members import FleetMembers
-from osgym_sdk._fleet.scheduler import Scheduler
+from osgym_sdk._fleet.scheduler import Scheduler, Ticket
 from osgym_sdk._host_phase import HostPhase
+from osgym_sdk._inputs.actions import Actions
+from osgym_sdk._inputs.decision import Decision
+from osgym_sdk._inputs.options import Observe, Settle, Task
+from osgym_sdk._inputs.tasks import Tasks, as_tasks
 from osgym_sdk._transport.calls import HostReply
 
 _DRAIN_S = 10.0
 
 
-class AsyncClient(BatchCalls):
+class AsyncClient:
     """A client of one host or many.
 
-    Use it with ``async with``, in one event loop. Everything it opens is closed with it: episodes
-    whose close was cancelled, creates that were cut short, lease renewal, connections.
+    Use it with ``async with``, in one event loop. Everything it opens is closed with it: episodes, creates
+    that were cut short, lease renewal, connections. Pickled, it becomes a client with the same arguments
+    (its token among them) that has opened nothing.
 
     Args:
         hosts: a URL, several separated by commas, or a list; ``OSGYM_HOSTS`` or
             ``http://127.0.0.1:20000`` by default.
-        token: bearer token; ``OSGYM_TOKEN`` by default.
-        verify: True, False, a CA file or folder, or a TLS context; ``OSGYM_CA`` by default.
-        cert: client certificate: a file, or certificate and key.
-        timeouts: deadlines in seconds.
-        limits: connections per host.
-        transport: makes the httpx transport of each connection, in place of our own.
-        proxy: URL of a proxy; those of the environment are not used, since hosts are usually close by.
-        server_names: by URL, the name in a host's certificate where that is not its address.
-        actions, coordinates: of all episodes; see :meth:`episode`.
-        handle_sigterm: while this client is open, SIGTERM ends the process as Ctrl-C does, so that leases are
-            given back; only where the process has no handler of its own.
+        settings: see :class:`ClientSettings`.
 
     Raises:
         ConfigError: a setting is wrong.
     """
 
     def __init__(
-        self, hosts: str | Sequence[str] | OpenedFleet | None = None, **settings: Unpack[ClientSettings]
+        self, hosts: str | Sequence[str] | FleetSource | None = None, **settings: Unpack[ClientSettings]
     ) -> None:
-        found = hosts.hosts if isinstance(hosts, OpenedFleet) else ()
-        config = hosts.config() if isinstance(hosts, OpenedFleet) else make_config(hosts, **settings)
+        opened = None
+        if isinstance(hosts, FleetSource):
+            opened = open_fleet(hosts, settings)
+            config = opened.config()
+        else:
+            config = make_config(hosts, **settings)
+        self._arguments = (hosts, settings)
         self._config = config
-        self._fleet = Fleet(config, found)
+        self._fleet = Fleet(config, () if opened is None else opened.hosts)
         self._scheduler = Scheduler(config, self._fleet, BackgroundTasks())
         self._members = FleetMembers(config, self._fleet, self._scheduler)
-        self._watch = self._watched(hosts) if isinstance(hosts, OpenedFleet) else None
+        self._watch = None if opened is None else self._members.watch(opened)
         self._ready = ReadyQueue(config.timeouts.step_s)
-        self._adapt_policy: Callable[[Policy], Policy] = lambda policy: policy
+        self._adapt_policy: Callable[[Policy], Policy] | None = None
         self._batches: weakref.WeakSet[Batch | Rollouts] = weakref.WeakSet()
         if config.handle_sigterm:
             _sigterm.watch(self)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return self._reduced(type(self))
+
+    def _reduced(self, kind: Callable[..., Any]) -> tuple[Any, ...]:
+        """Return the pickled form of a client of this or the other kind with the same arguments."""
+        hosts, settings = self._arguments
+        return functools.partial(kind, **settings), (hosts,)
 
     @classmethod
     def from_fleet(
@@ -85,7 +105,7 @@ class AsyncClient(BatchCalls):
         Raises:
             ConfigError: the source cannot be read or used, or the token has to be passed.
         """
-        return cls(open_fleet(source, poll_s, settings), **settings)
+        return cls(FleetSource(source, poll_s), **settings)
 
     async def __aenter__(self) -> Self:
         if self._watch is not None:
@@ -118,7 +138,7 @@ class AsyncClient(BatchCalls):
     async def add_host(self, url: str, *, server_name: str = "", wait_s: float = 0.0) -> HostPhase:
         """Take a host into use; it gets episodes as soon as it answers, also of batches that run.
 
-        One that is there already stays, and is no longer drained.
+        A host that is there already stays, and is no longer drained.
 
         Args:
             url: as in ``hosts``.
@@ -132,8 +152,6 @@ class AsyncClient(BatchCalls):
 
     async def remove_host(self, url: str, *, drain: bool = True, wait_s: float = 0.0) -> HostPhase:
         """Use a host no more: it gets no new episodes.
-
-        A source that still names it does not bring it back; :meth:`add_host` does.
 
         Args:
             drain: let the episodes there go on to their end. Without, they end now as EpisodeLost with the
@@ -167,7 +185,7 @@ class AsyncClient(BatchCalls):
         headers: Mapping[str, str] | None = None,
         timeout_s: float = 30.0,
     ) -> HostReply:
-        """Send one request of host API v1 to one host, once, and return what it replied: for dashboards.
+        """Send one request of host API v1 to one host, once, and return the reply: for dashboards.
 
         Args:
             url: as in ``hosts``.
@@ -177,29 +195,207 @@ class AsyncClient(BatchCalls):
 
         Raises:
             ConfigError: it is not among the hosts.
-            HostUnreachable: the connection failed; the request may have arrived.
-            Timeout: no answer came in time.
+            HostUnreachable, Timeout: no answer came; the request may have arrived.
         """
         host = self._fleet.find(url)
         if host is None:
             raise ConfigError(f"{url} is not among the hosts")
         return await host.link.pass_on(method, path, content, headers or {}, timeout_s)
 
-    def _watched(self, opened: OpenedFleet) -> HostWatch:
-        """Return the watch over a source, which begins with the first use of the client in its event loop."""
-        fleet = self._fleet
+    def episode(self, task: Task | None = None, **options: Unpack[EpisodeArguments]) -> AsyncEpisode:
+        """Return an episode on the least-loaded host; nothing is leased before ``async with``.
 
-        def failed(why: str) -> None:
-            fleet.note = f"{opened.source.name}: {why}" if why else f"{opened.source.name} names none"
-            # Of a source that never answered nothing is waited for; what is wrong is said at once.
-            fleet.grows = fleet.grows or (not why and not opened.hosts)
+        Args:
+            task: a task in OSWorld's format, or the path of its file; None: a clean desktop.
+            options: see :class:`EpisodeArguments`.
 
-        watch = HostWatch(opened.source, self._config, self._members.apply, failed, opened.pause_s)
+        Raises:
+            ConfigError: the task file cannot be read, or an option is wrong.
+        """
+        return AsyncEpisode(self._scheduler, plan_episode(task, options, self._config.reading))
 
-        async def begin() -> None:
-            watch.start()
-            if not fleet.hosts:
-                await watch.looked(self._config.timeouts.control_s)
+    def attach(
+        self,
+        ticket: Ticket,
+        *,
+        observe: Observe | None = None,
+        keep_frames: bool = False,
+        reuse_frames: bool = True,
+    ) -> AsyncEpisode:
+        """Go on with an episode that another client or process began; use it with ``async with``.
 
-        fleet.begin = begin
-        return watch
+        ``observe`` is the default of this client's steps.
+        """
+        given: EpisodeArguments = {"observe": observe, "keep_frames": keep_frames}
+        given |= {"reuse_frames": reuse_frames, "lease_ttl_s": ticket.lease_ttl_s}
+        return AsyncEpisode(
+            self._scheduler, replace(plan_episode(None, given, self._config.reading), ticket=ticket)
+        )
+
+    async def restore(
+        self, checkpoint: CheckpointHandle | str, **options: Unpack[EpisodeArguments]
+    ) -> AsyncEpisode:
+        """Return an episode that goes on from a checkpoint, on the host that has it; close it as any other.
+
+        Task, steps and screen are those of the checkpoint. It works any number of times.
+
+        Args:
+            checkpoint: one of :meth:`AsyncEpisode.checkpoint` or :meth:`checkpoints`, or its id, which
+                is then looked for on all hosts.
+            options: see :class:`EpisodeArguments`; ``max_steps``, ``settle`` and ``observe`` are the
+                checkpoint's episode's by default.
+
+        Raises:
+            CheckpointNotFound: no host has it.
+            NoCapacity, BranchFailed, Unsupported: it cannot be restored now, or not there.
+        """
+        if isinstance(checkpoint, str):
+            checkpoint = await find_checkpoint(self._fleet, checkpoint, self._config.timeouts.control_s)
+        plan = plan_episode(None, options, self._config.reading, checkpoint.checkpoint_id)
+        episode = AsyncEpisode(
+            self._scheduler, replace(plan, task_id=checkpoint.info.task_id, host=checkpoint.host)
+        )
+        await episode.start()
+        return episode
+
+    async def checkpoints(self) -> list[AsyncCheckpoint]:
+        """Return the checkpoints of all hosts that can be reached.
+
+        Raises:
+            HostUnreachable: none can be reached.
+        """
+        return await list_checkpoints(self._fleet, self._config.timeouts.control_s)
+
+    async def import_checkpoint(
+        self, path: str | Path, *, host: str | None = None, timeout_s: float = 600.0
+    ) -> AsyncCheckpoint:
+        """Take in a file of :meth:`AsyncCheckpoint.export`, on a host with the same golden snapshot.
+
+        Args:
+            host: URL of the host; may be left out where there is only one.
+
+        Raises:
+            ConfigError: the file cannot be read, or it is unclear which host is meant.
+            BadRequest, NoCapacity: it is no checkpoint of that snapshot, or there is no room for it.
+        """
+        hosts = self._fleet.hosts
+        if host is None and len(hosts) != 1:
+            raise ConfigError("say which host is to take the checkpoint in")
+        link = self._scheduler.host_at(hosts[0].link.url if host is None else host).link
+        return await send_checkpoint(link, Path(path), timeout_s, self._config.timeouts.control_s)
+
+    def step_many(
+        self,
+        steps: Iterable[tuple[AsyncEpisode, Actions | Decision]],
+        *,
+        settle: Settle | None = None,
+        observe: Observe | None = None,
+        timeout_s: float | None = None,
+    ) -> AsyncIterator[tuple[AsyncEpisode, AsyncObservation | OSGymError]]:
+        """Step many episodes, one request per host, and yield each answer as soon as it is there.
+
+        Each episode is answered once, with its observation or with its error; an error of one does not
+        touch the others. Leave the loop early and the rest is cleared up by each episode's next step.
+        """
+        return step_many(steps, settle, observe, timeout_s or self._config.timeouts.step_s)
+
+    def reset_many(self, tasks: Tasks, **options: Unpack[EpisodeArguments]) -> list[AsyncEpisode]:
+        """Begin an episode of each task, all at the same time; :meth:`ready` gives their first desktops.
+
+        Args:
+            tasks: as for :meth:`run`, and finite; None stands for a clean desktop.
+            options: see :class:`EpisodeArguments`.
+        """
+        listed = as_tasks(tasks)
+        if not isinstance(listed, Iterable):
+            raise ConfigError("reset_many() takes tasks that are there, not an asynchronous iterator")
+        episodes = [self.episode(task, **options) for task in listed]
+        self._ready.start(episodes)
+        return episodes
+
+    def step_async(
+        self,
+        episode: AsyncEpisode,
+        actions: Actions | Decision,
+        *,
+        settle: Settle | None = None,
+        observe: Observe | None = None,
+    ) -> None:
+        """Begin a step and return at once; :meth:`ready` gives its outcome.
+
+        Steps that are begun without an ``await`` between them go to each host in one request.
+
+        Args:
+            episode: one of this client that has started, with no step under way.
+            actions, settle, observe: as for :meth:`AsyncEpisode.step`.
+
+        Raises:
+            ConfigError, EpisodeEnded: a step of it is under way, or it was never started.
+        """
+        self._ready.step(episode, actions, settle, observe)
+
+    def ready(
+        self, n: int | None = None
+    ) -> AsyncIterator[tuple[AsyncEpisode, AsyncObservation | OSGymError]]:
+        """Yield the first ``n`` outcomes of what was begun, of any host, as they are ready.
+
+        None: as long as anything is under way, what is begun meanwhile included. Each episode comes with its
+        observation or its error, and may be stepped again at once.
+        """
+        return self._ready.ready(n)
+
+    def run(self, tasks: Tasks, policy: Policy, **options: Unpack[RunArguments]) -> Batch:
+        """Run the policy on every task and yield a :class:`Result` for each, as they finish.
+
+        A failure of an episode is in its result (``reward`` is then None) and does not stop the others.
+
+        Args:
+            tasks: task objects or paths, finite or not, taken one by one as there is room; or the path of a
+                task file, of a folder, or a pattern (``"tasks/*/*.json"``).
+            policy: ``policy(obs, task, step)`` giving an action, several, a :class:`Decision`, or None to
+                stop; a coroutine function, a plain function (run in a thread), or an object with ``act`` and
+                ``reset``. It may raise InvalidAction itself, where its model's output is none.
+            options: see :class:`RunArguments` and :class:`EpisodeArguments`. An episode that ``max_steps``
+                cuts off is scored as it stands. What ``record`` cannot keep costs no episode: the iteration
+                ends with the recorder's error after the last result.
+
+        Raises:
+            ConfigError: an argument is wrong.
+        """
+        batch = Batch(self._plan_batch(tasks, policy, options))
+        self._batches.add(batch)
+        return batch
+
+    def rollouts(
+        self, tasks: Tasks, policy: Policy, *, group: int = 8, **options: Unpack[RunArguments]
+    ) -> Rollouts:
+        """Run the policy several times on every task from the same start; yield a :class:`Group` for each.
+
+        Where hosts branch (``runtime=qemu``), a task is set up once and all members are children of that
+        moment, on its host. Elsewhere each member is set up itself, on any host. ``group.branched`` and
+        ``group.same_start`` say how it was. Members of the first tasks go first, and groups come as they
+        finish: one that is slow holds up no other. Leaving the loop stops the rest.
+
+        Args:
+            tasks, policy: as for :meth:`run`.
+            group: number of members of each group.
+            options: as for :meth:`run`. ``retries`` also says how often a member is refilled from the same
+                start; what is lost all the same is in ``group.lost``, and the group is not ``complete``.
+                ``episode_timeout_s`` also bounds the set-up.
+        """
+        if type(group) is not int or group < 1:
+            raise ConfigError("group is a whole number, 1 or more")
+        given: RunArguments = {"concurrency": 16, "retries": 2, **options}
+        if given.pop("progress", True) and given.get("on_progress") is None:
+            given["on_progress"] = terminal_line()
+        rollouts = Rollouts(self._plan_batch(tasks, policy, given), group, self._scheduler.background)
+        self._batches.add(rollouts)
+        return rollouts
+
+    def _plan_batch(self, tasks: Tasks, policy: Policy, arguments: RunArguments) -> BatchPlan:
+        options, episode = read_run_arguments(arguments)
+        plan_episode(None, episode)  # an option that is wrong is the caller's fault, not each episode's
+        check_policy(policy)
+        adapted = policy if self._adapt_policy is None else self._adapt_policy(policy)
+        clock = self._config.clock
+        return BatchPlan(as_tasks(tasks), adapted, options, lambda task: self.episode(task, **episode), clock)

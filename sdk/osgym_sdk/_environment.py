@@ -9,14 +9,15 @@ from __future__ import annotations
 import logging
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, assert_never
+from typing import Any, assert_never, cast
 
-from osgym_sdk._batch.task_run import OnInvalid
+from osgym_sdk._batch.options import BATCH_DEFAULTS, OnInvalid
 from osgym_sdk._batch.ticks import StepTicks
 from osgym_sdk._client import AsyncClient
-from osgym_sdk._episode.episode import AsyncEpisode
-from osgym_sdk._episode.steps import AsyncObservation
+from osgym_sdk._episode.episode import AsyncEpisode, AsyncObservation
+from osgym_sdk._episode.plan import EpisodeArguments, plan_episode
 from osgym_sdk._exceptions import (
+    ConfigError,
     EpisodeEnded,
     EpisodeLost,
     HostUnreachable,
@@ -25,12 +26,9 @@ from osgym_sdk._exceptions import (
     OSGymError,
 )
 from osgym_sdk._inputs.actions import Actions
-from osgym_sdk._inputs.options import Observe, Settle, Task
+from osgym_sdk._inputs.options import Task, as_choice
 from osgym_sdk._models.results import Evaluation, Failure
 from osgym_sdk.wire import Done, ErrorClass
-
-if TYPE_CHECKING:
-    from osgym_protocol.grammars import Coordinates
 
 _LOG = logging.getLogger("osgym.sdk")
 _LOOK: Mapping[str, Any] = {"op": "screenshot"}
@@ -39,18 +37,33 @@ _LOOK: Mapping[str, Any] = {"op": "screenshot"}
 
 @dataclass(frozen=True, slots=True)
 class EnvironmentOptions:
-    """How episodes are opened and what follows from faults; names as in :meth:`AsyncClient.episode`."""
+    """Options of an environment: what follows from faults, and how its episodes are opened."""
 
-    max_steps: int = 100
     retries: int = 2
-    """How many more replicas a reset may try when the infrastructure failed under it."""
+    """Number of further replicas that a reset may try when the infrastructure failed under it."""
     on_invalid: OnInvalid = OnInvalid.NOOP
-    wait_s: float = 600.0
-    lease_ttl_s: float = 60.0
-    settle: Settle | None = None
-    observe: Observe | None = None
-    actions: str | None = None
-    coordinates: Coordinates | None = None
+    episode: EpisodeArguments = field(default_factory=BATCH_DEFAULTS.copy)
+    """Options of episodes."""
+
+    @classmethod
+    def read(cls, given: Mapping[str, Any]) -> EnvironmentOptions:
+        """Return the options that keyword arguments stand for.
+
+        Raises:
+            ConfigError: there is no such option, or one is wrong.
+        """
+        own = {name: given[name] for name in ("retries", "on_invalid") if name in given}
+        episode: EpisodeArguments = BATCH_DEFAULTS.copy()
+        episode.update(cast(EpisodeArguments, {name: given[name] for name in given.keys() - own}))
+        known = EpisodeArguments.__optional_keys__
+        if unknown := sorted(episode.keys() - known):
+            names = ", ".join(sorted((*known, "retries", "on_invalid")))
+            raise ConfigError(f"unknown argument {unknown[0]!r}; there are {names}")
+        if own.get("retries", 0) < 0:
+            raise ConfigError("retries is 0 or more")
+        own["on_invalid"] = as_choice(OnInvalid, own.get("on_invalid", OnInvalid.NOOP), "on_invalid")
+        plan_episode(None, episode)  # what is wrong is told now, not at the first reset
+        return cls(**own, episode=episode)
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,21 +115,12 @@ class Environment:
             TaskError: the task is wrong.
             OSGymError: the infrastructure failed ``retries`` times and once more.
         """
-        await self.close()
+        await self.aclose()
         options = self.options
         tries = 0
         while True:
             tries += 1
-            episode = self.client.episode(
-                task,
-                wait_s=options.wait_s,
-                lease_ttl_s=options.lease_ttl_s,
-                max_steps=options.max_steps,
-                settle=options.settle,
-                observe=options.observe,
-                actions=options.actions,
-                coordinates=options.coordinates,
-            )
+            episode = self.client.episode(task, **options.episode)
             try:
                 await episode.start()
             except (NoCapacity, HostUnreachable):
@@ -187,11 +191,11 @@ class Environment:
         except OSGymError as exc:
             return await self._lost(episode, exc, None)
 
-    async def close(self) -> None:
+    async def aclose(self) -> None:
         """Give the replica back. Idempotent."""
         episode, self.episode = self.episode, None
         if episode is not None:
-            await episode.close()
+            await episode.aclose()
 
     async def _end(self, episode: AsyncEpisode, terminated: bool, refused: str | None) -> Transition:
         evaluation: Evaluation | None = await episode.evaluate() if self._scored else None
@@ -216,6 +220,6 @@ class Environment:
     async def _release(self, episode: AsyncEpisode) -> None:
         self.episode = None
         try:
-            await episode.close()
+            await episode.aclose()
         except OSGymError as exc:  # its lease runs out by itself
             _LOG.info("closing episode %s: %s", episode.trajectory.episode_id, exc)

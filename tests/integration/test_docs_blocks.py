@@ -109,7 +109,7 @@ async def main():
 {textwrap.indent(README[1], " " * 8)}
         print(len(children), again.episode_id != episode.episode_id)
         for one in (*children, again):
-            await one.close()
+            await one.aclose()
 
 asyncio.run(main())
 """

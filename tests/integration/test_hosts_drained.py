@@ -87,7 +87,7 @@ async def test_it_waits_for_episodes_and_lets_go(
     assert episode.notice is not None
     assert episode.notice.kind == "operator"
     assert DRAINED not in hold.lines
-    await episode.close()
+    await episode.aclose()
     await hold.says(DRAINED)
     assert drains(host)
     await hold.end()
@@ -133,7 +133,7 @@ async def test_a_host_is_let_go_when_we_are_killed(
     with worker.stdout:
         assert "draining: 1" in worker.stdout.readline()
         if when == "when it is drained":
-            await episode.close()
+            await episode.aclose()
             assert (await asyncio.to_thread(worker.stdout.readline)).strip() == DRAINED
         assert drains(host)
         worker.send_signal(signal.SIGKILL)
@@ -141,7 +141,7 @@ async def test_a_host_is_let_go_when_we_are_killed(
     await asyncio.to_thread(wait_until, lambda: not drains(host), 20, "the host serves again")
     if when == "while it drains":
         await episode.step([{"op": "wait", "duration_ms": 1}])
-        await episode.close()
+        await episode.aclose()
 
 
 async def test_it_lets_go_by_itself_in_the_end(host: HostProcess, tmp_path: Path) -> None:

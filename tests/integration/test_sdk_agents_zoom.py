@@ -48,7 +48,7 @@ async def test_a_zoom_is_cut_from_the_screens_own_pixels(episode: AsyncEpisode) 
     assert cut.image.tobytes() == _scaled(whole, region, (800, 400))
     assert (await episode.zoom(region)).image.tobytes() == _scaled(whole, region, region[2:])
     assert episode.observation is before and not episode.trajectory.steps
-    await episode.close()
+    await episode.aclose()
     with pytest.raises(EpisodeEnded):
         await episode.zoom(region)
 

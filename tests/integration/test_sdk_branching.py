@@ -72,7 +72,7 @@ async def test_children_are_episodes_like_any_other(served: Served) -> None:
             (grandchild,) = await child.fork(lease_ttl_s=5)
             assert grandchild.lease_ttl_s == 5
             assert grandchild.trajectory.parent == ParentInfo(child.episode_id, 2)
-        await child.close()
+        await child.aclose()
         assert (await grandchild.step("wait()")).step == 3
     await none_leased(served)
 
@@ -82,7 +82,7 @@ async def test_a_child_can_finish_the_last_frame_of_its_parent(served: Served) -
     async with AsyncClient(served.urls[0]) as client, client.episode() as parent:
         await parent.step("click(1,1)")
         (child,) = await parent.fork()
-        await parent.close()
+        await parent.aclose()
         assert (await child.observation.final()).is_final is True
 
 

@@ -177,7 +177,7 @@ async def test_steps_of_many_episodes_in_one_request(running: Running, cut: int)
         acted = [running.host.episodes[episode.episode_id].acted for episode in episodes]
         assert acted == [["one", "next"], ["next"], ["three", "four", "next"]]
         assert ("POST", "/v1/steps") in running.host.calls
-        await asyncio.gather(*(episode.close() for episode in episodes))
+        await asyncio.gather(*(episode.aclose() for episode in episodes))
 
 
 async def test_an_episode_goes_on_in_another_client(running: Running) -> None:
@@ -413,7 +413,7 @@ async def test_placement_goes_to_the_least_loaded_and_around_the_dead() -> None:
                         await episode.step("x")
                     assert caught.value.cause == "host_unreachable"
                     break
-            await asyncio.gather(*(episode.close() for episode in episodes))
+            await asyncio.gather(*(episode.aclose() for episode in episodes))
             async with client.episode(wait_s=5) as again:
                 assert again.host == small.url
 
@@ -464,5 +464,5 @@ async def test_hundreds_of_long_steps_block_nobody() -> None:
             await asyncio.gather(*steps)
             assert running.host.most_busy == 200
             assert all(e.renewals for e in running.host.live())
-            await asyncio.gather(*(episode.close() for episode in episodes))
+            await asyncio.gather(*(episode.aclose() for episode in episodes))
         assert running.host.live() == []

@@ -117,7 +117,7 @@ async def test_a_drained_host_keeps_its_episode_until_that_ends(two: tuple[Runni
         assert (await episode.step("click(1,1)")).step == 1
         assert await phases(client) == {first.url: HostPhase.DRAINING, second.url: HostPhase.SERVING}
         assert await client.add_host(first.url) is HostPhase.SERVING
-        await episode.close()
+        await episode.aclose()
         await asyncio.sleep(0.5)  # it would be gone by now
         assert (await phases(client))[first.url] is HostPhase.SERVING
 
@@ -142,7 +142,7 @@ async def test_without_a_drain_episodes_end_and_their_tasks_run_elsewhere(
         assert {e.ended for e in gone.host.episodes.values()} <= {"closed", "undone", "done", None}
         with pytest.raises(ConfigError, match="not among the hosts"):
             await client.remove_host("http://127.0.0.1:1")
-        await single.close()
+        await single.aclose()
     assert stays.host.live() == []
 
 

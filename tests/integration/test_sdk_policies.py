@@ -334,7 +334,7 @@ async def test_garbage_in_steps_of_many_episodes(served: Served) -> None:
         ]
         again = await asyncio.gather(*(episode.step("wait()") for episode in episodes))
         assert [obs.step for obs in again] == [2, 1, 1]
-        await asyncio.gather(*(episode.close() for episode in episodes))
+        await asyncio.gather(*(episode.aclose() for episode in episodes))
 
 
 def test_the_client_without_asyncio_does_the_same(served: Served) -> None:

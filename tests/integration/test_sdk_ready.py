@@ -76,7 +76,7 @@ async def test_a_slow_replica_delays_nobody(hosts: list[Served]) -> None:
         assert [len(slow.trajectory.steps)] == [1]
         assert sum(len(episode.trajectory.steps) for episode in episodes) == 6 + 60
         assert await taken(client, 5) == []
-        await asyncio.gather(*(episode.close() for episode in episodes))
+        await asyncio.gather(*(episode.aclose() for episode in episodes))
 
 
 async def test_errors_are_each_its_own(hosts: list[Served]) -> None:

@@ -299,7 +299,7 @@ async def test_a_kept_checkpoint_and_a_childs_parent_survive(life: Life, client:
         assert ParentInfo.from_dict(state["parent"]) == ParentInfo(parent.episode_id, 1)
         assert (await child.step("click(6,6)")).step == 2
         await checkpoint.delete()
-        await child.close()
+        await child.aclose()
 
 
 async def test_after_an_orderly_stop_everything_is_over(life: Life) -> None:

@@ -28,7 +28,7 @@ from osgym_sdk._fleet.fleet import _sample, choose
 from osgym_sdk._fleet.host import FleetHost
 from osgym_sdk._inputs.actions import as_actions
 from osgym_sdk._inputs.options import as_observe, as_settle, as_task
-from osgym_sdk._sync import Client
+from osgym_sdk._sync.client import Client
 from osgym_sdk._transport.link import HostLink
 from osgym_sdk._transport.retry import Deadline, RetryBackoff, next_delay
 

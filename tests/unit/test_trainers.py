@@ -15,6 +15,7 @@ import pytest
 from tests.support.fake_v1_host import FakeV1Host, Running, serving
 
 from osgym_sdk import ConfigError, EpisodeEnded
+from osgym_sdk._environment import EnvironmentOptions
 from osgym_sdk.integrations import _desktop, _rollouts
 from osgym_sdk.integrations._desktop import Desktop, shared_client
 
@@ -96,7 +97,7 @@ def test_other_event_loops_and_threads_share_one_client(running: Running) -> Non
         assert part["image_url"]["url"].startswith("data:image/")
         await desk.act_async("click(1,1)")
         seen.append(await desk.finish_async())
-        await desk.close_async()
+        await desk.aclose()
 
     async def several() -> None:
         await asyncio.gather(play(), play())
@@ -118,7 +119,7 @@ def test_tasks_and_options_that_are_wrong() -> None:
         with pytest.raises(ConfigError, match=word):
             _rollouts.task_of(given)
     with pytest.raises(ConfigError, match="max_step'"):
-        _rollouts.options_of({"max_step": 1})
+        EnvironmentOptions.read({"max_step": 1})
     with pytest.raises(ConfigError, match="dreams"):
         _rollouts.text_options("dreams")
     with pytest.raises(ConfigError, match="none"):

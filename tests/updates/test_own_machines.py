@@ -94,7 +94,7 @@ async def episode_on(client: AsyncClient, url: str) -> AsyncEpisode:
             await episode.start()
             if episode.host == url:
                 return episode
-            await episode.close()
+            await episode.aclose()
             await asyncio.sleep(0.5)
 
 
@@ -131,13 +131,13 @@ async def _no_episode_is_lost(fleet: OwnFleet, client: AsyncClient) -> None:
     assert not fleet.said(second, "draining")
     async with client.episode() as another:
         assert another.host == fleet.urls[second]
-    await episodes[first].close()
+    await episodes[first].aclose()
     await fleet.says(second, "draining: 1")
     async with client.episode(wait_s=60) as another:
         assert another.host == fleet.urls[first], "the first is back"
         await another.step(WAIT)
     await episodes[second].step(WAIT)
-    await episodes[second].close()
+    await episodes[second].aclose()
     assert await up == [None, None]
     assert [engine.outputs["problem"] for engine in fleet.engines] == ["", ""]
 
@@ -179,8 +179,8 @@ async def _interrupted_while_it_drains(fleet: OwnFleet, client: AsyncClient) -> 
     assert isinstance(interrupted.value.cause, Interrupted)
     await episode.step(WAIT)
     assert (await _draining(client, fleet.urls[0])) is False
-    await episode.close()
-    await (await episode_on(client, fleet.urls[0])).close()
+    await episode.aclose()
+    await (await episode_on(client, fleet.urls[0])).aclose()
     fleet.new_provider()
     assert await fleet.up() == [None, None]
 
@@ -197,7 +197,7 @@ async def _installed_anew(fleet: OwnFleet, client: AsyncClient, machine: SshMach
     assert await fleet.up() == [None, None]
     episode = await episode_on(client, fleet.urls[0])
     await episode.step(WAIT)
-    await episode.close()
+    await episode.aclose()
 
 
 async def _draining(client: AsyncClient, url: str) -> bool:

@@ -9,9 +9,10 @@ from collections.abc import AsyncIterable, AsyncIterator, Callable, Iterable, Si
 from dataclasses import dataclass
 from typing import Any
 
+from osgym_sdk._batch.options import BatchOptions
 from osgym_sdk._batch.policy import Policy, PolicyRunner
 from osgym_sdk._batch.progress import Tally
-from osgym_sdk._batch.task_run import BatchOptions, TaskRun
+from osgym_sdk._batch.task_run import TaskRun
 from osgym_sdk._episode.episode import AsyncEpisode
 from osgym_sdk._exceptions import OSGymError
 from osgym_sdk._models.results import Result
@@ -21,7 +22,7 @@ _LOG = logging.getLogger("osgym.sdk")
 
 @dataclass(frozen=True, slots=True)
 class BatchPlan:
-    """What is run, and how."""
+    """Tasks of a batch, the policy that plays them, and the options."""
 
     tasks: Iterable[Any] | AsyncIterable[Any]
     policy: Policy

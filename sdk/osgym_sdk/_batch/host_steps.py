@@ -6,9 +6,8 @@ import asyncio
 from collections.abc import AsyncIterator, Callable, Iterable, Sequence
 from dataclasses import dataclass
 
-from osgym_sdk._episode.episode import AsyncEpisode
-from osgym_sdk._episode.steps import AsyncObservation
-from osgym_sdk._episode.types import PreparedStep
+from osgym_sdk._episode.episode import AsyncEpisode, AsyncObservation
+from osgym_sdk._episode.steps import PreparedStep
 from osgym_sdk._exceptions import (
     ConfigError,
     HostUnreachable,
@@ -87,17 +86,17 @@ async def step_on_host(
 
     def give(episode: AsyncEpisode, outcome: StepOutcome) -> None:
         held.discard(episode)
-        episode.exclusive().release()
+        episode._steps.lock.release()
         deliver(episode, outcome)
 
     try:
         ready: list[_ReadyStep] = []
         # In one order everywhere, so that two callers cannot wait for each other.
         for episode, actions in sorted(group, key=lambda item: item[0].episode_id):
-            await episode.exclusive().acquire()
+            await episode._steps.lock.acquire()
             held.add(episode)
             try:
-                ready.append(_ReadyStep(episode, await episode.prepare(actions, settle, observe)))
+                ready.append(_ReadyStep(episode, await episode._steps.prepare(actions, settle, observe)))
             except OSGymError as exc:
                 give(episode, exc)
         open_steps = dict(enumerate(ready))
@@ -105,13 +104,13 @@ async def step_on_host(
             return
         try:
             async with asyncio.timeout(timeout_s):
-                await _when_it_may(ready[0].episode.link, open_steps, give)
+                await _when_it_may(ready[0].episode._steps.link, open_steps, give)
         except (TimeoutError, HostUnreachable, ProtocolError, WireFormatError):
             pass  # the sequence numbers make it safe to ask for each answer again
         await asyncio.gather(*(_step_one(item, timeout_s, give) for item in open_steps.values()))
     finally:
         for episode in held:
-            episode.exclusive().release()
+            episode._steps.lock.release()
 
 
 async def _when_it_may(link: HostLink, open_steps: dict[int, _ReadyStep], give: Give) -> None:
@@ -140,17 +139,17 @@ async def _stream(
                     raise ProtocolError("a step was answered that was not asked for", host=link.url)
                 if answer.error is not None:
                     error = error_from_wire(answer.error, host=link.url, episode_id=ready.episode.episode_id)
-                    ready.episode.refused(ready.prepared, error)
+                    ready.episode._steps.reject(ready.prepared, error)
                     give(ready.episode, error)
                 else:
-                    obs = ready.episode.accept(ready.prepared, answer, bytes(record.blob), None)
+                    obs = ready.episode._steps.accept(ready.prepared, answer, bytes(record.blob), None)
                     give(ready.episode, obs)
     decoder.close()
 
 
 async def _step_one(ready: _ReadyStep, timeout_s: float, give: Give) -> None:
     try:
-        outcome: StepOutcome = await ready.episode.send(ready.prepared, timeout_s)
+        outcome: StepOutcome = await ready.episode._steps.send(ready.prepared, timeout_s)
     except OSGymError as exc:
         outcome = exc
     give(ready.episode, outcome)

@@ -7,59 +7,27 @@ import contextlib
 import logging
 import math
 from collections.abc import AsyncIterator, Sized
-from typing import TYPE_CHECKING, Any, TypedDict
+from typing import TYPE_CHECKING, Any
 
 from osgym_sdk._background import BackgroundTasks
 from osgym_sdk._batch.batch import BatchPlan, numbered
 from osgym_sdk._batch.places import Places
 from osgym_sdk._batch.policy import PolicyRunner
-from osgym_sdk._batch.progress import OnProgress, Tally
-from osgym_sdk._batch.task_run import OnInvalid, TaskRun
-from osgym_sdk._batch.verifier import Reward
+from osgym_sdk._batch.progress import Tally
+from osgym_sdk._batch.task_run import TaskRun
 from osgym_sdk._episode.checkpoints import AsyncCheckpoint
 from osgym_sdk._episode.episode import AsyncEpisode
 from osgym_sdk._exceptions import BranchFailed, NoCapacity, OSGymError, Unsupported
-from osgym_sdk._inputs.options import Clock, Observe, Settle
 from osgym_sdk._models.group import Group, is_lost
-from osgym_sdk._models.recorder import Recorder
 from osgym_sdk._models.results import Failure, Result
 
 if TYPE_CHECKING:
-    from osgym_protocol.grammars import Coordinates
+    pass
 
 _LOG = logging.getLogger("osgym.sdk")
 
 START_TTL_S = 4 * 3600.0
 """A start is a checkpoint on its host, deleted when its group is done; after so long should we have died."""
-
-
-class EpisodeArguments(TypedDict, total=False):
-    """Arguments of :meth:`AsyncClient.episode` for several at once."""
-
-    max_steps: int
-    wait_s: float
-    lease_ttl_s: float
-    settle: Settle | None
-    observe: Observe | None
-    keep_frames: bool
-    strict_setup: bool
-    clock: Clock | None
-    actions: str | None
-    coordinates: Coordinates | None
-    record: Recorder | None
-    run: str | None
-
-
-class RolloutArguments(EpisodeArguments, total=False):
-    """Arguments that :meth:`AsyncClient.rollouts` has from :meth:`AsyncClient.run`."""
-
-    evaluate: bool
-    reward: Reward | None
-    reward_timeout_s: float
-    on_invalid: OnInvalid | str
-    max_invalid: int | None
-    episode_timeout_s: float | None
-    on_progress: OnProgress | None
 
 
 class Rollouts:
@@ -182,7 +150,7 @@ class _GroupRun:
             return Group(index, task, self._task_id, self._size, results, failure, branched, spent_s)
         finally:
             if self._first is not None:
-                await self._first.close()
+                await self._first.aclose()
             if self._start is not None:
                 name = f"delete the start {self._start.checkpoint_id}"
                 await self._background.finish(self._start.delete(), name)
@@ -201,7 +169,9 @@ class _GroupRun:
 
     async def _set_up(self, first: AsyncEpisode) -> None:
         """Start the first episode, and keep that moment where its host can."""
-        recording, self._task_id = first.hold_recording(), first.trajectory.task_id
+        context = first._context
+        recording, context.recording = context.recording, None
+        self._task_id = first.trajectory.task_id
         try:
             await first.start()
             try:
@@ -209,11 +179,12 @@ class _GroupRun:
             except (Unsupported, NoCapacity, BranchFailed) as exc:
                 if not isinstance(exc, Unsupported):
                     _LOG.warning("members of a group are set up one by one: %s", exc)
-                first.begin_recording(recording)
+                context.recording = recording
+                context.begin_recording(first.observation)
                 self._first = first
         finally:
             if self._first is not first:
-                await first.close()
+                await first.aclose()
 
     async def _members(self, index: int, task: Any) -> tuple[Result, ...]:
         members = [
@@ -237,7 +208,7 @@ class _GroupRun:
                 first, self._first = self._first, None
                 return first
             episode = plan.open_episode(task)
-            return episode if self._start is None else episode.from_checkpoint(self._start)
+            return episode if self._start is None else episode._at_checkpoint(self._start)
 
         runner = PolicyRunner(plan.policy)
         self._tally.run(+1)

@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 import asyncio
-import enum
 import logging
 import traceback
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, replace
 from typing import Any, assert_never
 
+from osgym_sdk._batch.options import BatchOptions, OnInvalid
 from osgym_sdk._batch.policy import MAX_TRACEBACK_CHARS, PolicyError, PolicyRunner
-from osgym_sdk._batch.progress import OnProgress
-from osgym_sdk._batch.verifier import DEFAULT_REWARD_S, Reward, verified
+from osgym_sdk._batch.verifier import verified
 from osgym_sdk._episode.episode import AsyncEpisode
 from osgym_sdk._exceptions import (
     ConfigError,
@@ -23,13 +22,12 @@ from osgym_sdk._exceptions import (
     OSGymError,
 )
 from osgym_sdk._inputs.decision import Decision
-from osgym_sdk._models.recorder import EpisodeOutcome, EpisodeRecording, Recorder
+from osgym_sdk._models.recorder import EpisodeOutcome, EpisodeRecording
 from osgym_sdk._models.results import Evaluation, Failure, Result, Trajectory, termination_of
 from osgym_sdk.wire import ErrorClass, ErrorCode, TerminationReason
 
 _LOG = logging.getLogger("osgym.sdk")
 
-DEFAULT_MAX_INVALID = 5
 _DEADLINE = "deadline"
 _NOT_REPEATED = frozenset(
     (
@@ -48,34 +46,6 @@ _NOT_REPEATED = frozenset(
 replica has its own deadline (`wait_s`), and the episode's is the caller's."""
 _LOOK = {"op": "screenshot"}
 """What is done in place of a refused action: nothing."""
-
-
-class OnInvalid(enum.StrEnum):
-    """What follows when the policy returns something that is no action, or one that is refused."""
-
-    ERROR = "error"
-    """The episode is a failure of the class ``model``, without a reward."""
-    NOOP = "noop"
-    """Nothing is done; it counts as a step, and the policy is asked again."""
-    END = "end"
-    """The acting ends, and the desktop is scored as it stands."""
-
-
-@dataclass(frozen=True, slots=True)
-class BatchOptions:
-    """How a batch runs; see :meth:`AsyncClient.run`."""
-
-    concurrency: int
-    max_steps: int
-    evaluate: bool
-    retries: int
-    episode_timeout_s: float | None
-    on_progress: OnProgress | None
-    on_invalid: OnInvalid
-    max_invalid: int
-    recorder: Recorder | None = None
-    reward: Reward | None = None
-    reward_timeout_s: float = DEFAULT_REWARD_S
 
 
 @dataclass(frozen=True, slots=True)
@@ -216,7 +186,7 @@ class TaskRun:
         except ConfigError as exc:
             failure = Failure(exc.code, str(exc), ErrorClass.TASK, dict(exc.details), exc)
             raise _Ended(_Ending(TerminationReason.TASK_INVALID, failure)) from exc
-        attempt.trajectory, attempt.recording = episode.trajectory, episode.take_recording()
+        attempt.trajectory, attempt.recording = episode.trajectory, episode._context.take_recording()
         return episode
 
     def _failed(self, error: Exception) -> _Ending:
@@ -274,7 +244,7 @@ class TaskRun:
             case OnInvalid.END:
                 return _Ending(TerminationReason.INVALID_ACTION, note=error.message)
             case OnInvalid.NOOP:
-                if attempt.invalid_actions <= self._options.max_invalid:
+                if attempt.invalid_actions <= self._options.invalid_limit:
                     return None
                 return _Ending(TerminationReason.INVALID_ACTION, failure, error.message)
             case _ as never:

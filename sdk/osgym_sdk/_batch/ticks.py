@@ -5,8 +5,7 @@ from __future__ import annotations
 import asyncio
 
 from osgym_sdk._batch.host_steps import StepOutcome, step_on_host
-from osgym_sdk._episode.episode import AsyncEpisode
-from osgym_sdk._episode.steps import AsyncObservation
+from osgym_sdk._episode.episode import AsyncEpisode, AsyncObservation
 from osgym_sdk._exceptions import EpisodeEnded
 from osgym_sdk._inputs.actions import Actions
 from osgym_sdk._inputs.decision import Decision

@@ -8,7 +8,8 @@ import os
 from collections.abc import AsyncIterator
 from pathlib import Path
 
-from osgym_sdk._exceptions import CheckpointNotFound, ConfigError, HostUnreachable
+from osgym_sdk._exceptions import CheckpointNotFound, ConfigError, HostUnreachable, OSGymError, ProtocolError
+from osgym_sdk._fleet.fleet import Fleet
 from osgym_sdk._transport.calls import HostCall
 from osgym_sdk._transport.link import HostLink
 from osgym_sdk.wire import CheckpointInfo, CheckpointList
@@ -79,12 +80,42 @@ class AsyncCheckpoint(CheckpointHandle):
             raise HostUnreachable("the export was cut short", host=self.host)
 
 
-async def list_checkpoints(link: HostLink, timeout_s: float) -> list[AsyncCheckpoint]:
-    """Return the checkpoints of one host.
+async def list_checkpoints(fleet: Fleet, timeout_s: float) -> list[AsyncCheckpoint]:
+    """Return the checkpoints of all hosts that can be reached.
 
     Raises:
-        OSGymError: The host cannot be reached, or speaks another version.
+        HostUnreachable: none can be reached.
     """
+    await fleet.begin()
+    asked = (_list_on(host.link, timeout_s) for host in fleet.hosts if not host.joining)
+    answers = await asyncio.gather(*asked, return_exceptions=True)
+    found: list[AsyncCheckpoint] = []
+    reached = 0
+    for answer in answers:
+        if isinstance(answer, list):
+            found += answer
+            reached += 1
+        elif not isinstance(answer, (HostUnreachable, ProtocolError)):
+            raise answer
+    if not reached:
+        none = HostUnreachable("no host serves")
+        raise next((answer for answer in answers if isinstance(answer, OSGymError)), none)
+    return found
+
+
+async def find_checkpoint(fleet: Fleet, checkpoint_id: str, timeout_s: float) -> AsyncCheckpoint:
+    """Return the checkpoint of an id.
+
+    Raises:
+        CheckpointNotFound: no host has it.
+    """
+    for found in await list_checkpoints(fleet, timeout_s):
+        if found.checkpoint_id == checkpoint_id:
+            return found
+    raise CheckpointNotFound(f"no host has the checkpoint {checkpoint_id[:100]}")
+
+
+async def _list_on(link: HostLink, timeout_s: float) -> list[AsyncCheckpoint]:
     answer = await link.call(HostCall(method="GET", path="/v1/checkpoints", timeout_s=timeout_s))
     return [AsyncCheckpoint(info, link, timeout_s) for info in answer.message(CheckpointList).checkpoints]
 

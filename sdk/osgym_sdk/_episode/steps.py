@@ -1,17 +1,16 @@
-"""What an episode does on its screen: steps, frames, the wait for the screen to rest."""
+"""Calls of one episode that follow one another: steps, frames, the score."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
-from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from osgym_sdk._config import ClientConfig
 from osgym_sdk._episode.frames import FrameCache
-from osgym_sdk._episode.info import EpisodeRecord
-from osgym_sdk._episode.reach import AsyncReach
-from osgym_sdk._episode.types import EpisodeOptions, PreparedStep
+from osgym_sdk._episode.info import EpisodeContext
 from osgym_sdk._exceptions import (
     EpisodeEnded,
     EpisodeLost,
@@ -20,16 +19,20 @@ from osgym_sdk._exceptions import (
     StaleObservation,
     Timeout,
 )
+from osgym_sdk._fleet.scheduler import Placement
+from osgym_sdk._fleet.session import EpisodeSession
 from osgym_sdk._inputs.actions import Actions, as_actions
 from osgym_sdk._inputs.decision import Decision, note_of, opened
 from osgym_sdk._inputs.options import Observe, Settle, as_settle
-from osgym_sdk._inputs.reading import Reading, as_reading
+from osgym_sdk._inputs.reading import Reading
 from osgym_sdk._models.observation import Observation, Timing
-from osgym_sdk._models.results import Trajectory
+from osgym_sdk._models.results import Evaluation
 from osgym_sdk._tracing import RequestSpan, ops_of
 from osgym_sdk._transport.link import HostLink
 from osgym_sdk.wire import (
+    EpisodeCall,
     EpisodeState,
+    EvaluationAnswer,
     FinalRequest,
     Message,
     ObserveOptions,
@@ -39,154 +42,134 @@ from osgym_sdk.wire import (
 )
 
 if TYPE_CHECKING:
-    from osgym_protocol.grammars import Coordinates
+    from osgym_protocol.grammars import Parsed
 
 
-class AsyncObservation(Observation):
-    """An observation of an :class:`AsyncEpisode`."""
-
-    episode: AsyncSteps | None = None
-
-    async def final(self, timeout_s: float = 3.0) -> AsyncObservation:
-        """Return the frame of this step when the screen has come to rest, or when the time is up.
-
-        ``is_final`` of what is returned says which.
-
-        Raises:
-            StaleObservation: A later step has acted already.
-            OSGymError: As for a step.
-        """
-        if self.episode is None:
-            raise ValueError("this observation belongs to no episode")
-        return await self.episode.final(self, timeout_s=timeout_s)
+ObservationT = TypeVar("ObservationT", bound=Observation)
 
 
-class AsyncSteps(AsyncReach):
-    """What :class:`AsyncEpisode` can do on its screen.
+@dataclass(frozen=True, slots=True)
+class PreparedStep:
+    """A step that has its number and is about to be sent."""
 
-    Calls run one after the other. A step that was cancelled or ran into its deadline is cleared up
-    before the next one: no action is done twice, and none is lost from the trajectory.
+    request: StepRequest
+    options: ObserveOptions
+    started_s: float
+    """Time on the client's clock."""
+    parsed: Parsed | None = None
+    """Reading of a model's output; None where actions were given."""
+    info: Any = None
+    """Info of the :class:`Decision`, where one was given."""
+    span: RequestSpan | None = None
+    """Span of the request; None where spans are off."""
+
+
+class StepCalls(Generic[ObservationT]):
+    """Steps, frames and the score of one episode, one call at a time.
+
+    A step that was cancelled or ran into its deadline stays pending; the next call finds out what became of
+    it, so that no action is done twice and none is lost from the trajectory.
     """
 
-    def __init__(self, config: ClientConfig, options: EpisodeOptions) -> None:
-        super().__init__(EpisodeRecord(options, Trajectory(options.task_id)))
+    def __init__(
+        self,
+        config: ClientConfig,
+        context: EpisodeContext,
+        make_observation: Callable[[StepAnswer, bytes, Timing | None], ObservationT],
+    ) -> None:
+        self.lock = asyncio.Lock()
+        """Held while a step is under way."""
+        self.newest: ObservationT | None = None
+        self.frames = FrameCache(context.plan.options.observe, context.plan.reuse_frames)
         self._config = config
-        self._options = options
-        self._observation: AsyncObservation | None = None
-        self._lock = asyncio.Lock()
-        self._base = 0
-        """Steps of those that it was branched from."""
+        self._context = context
+        self._make = make_observation
         self._seq = 0
         self._pending: PreparedStep | None = None
-        self._frames = FrameCache(options.request.observe, options.reuse_frames)
-        recorder = options.recorder
-        self._recording = None if recorder is None else recorder.record(options.task)
 
     @property
-    def observation(self) -> AsyncObservation:
-        """The newest observation; the first desktop after start.
+    def link(self) -> HostLink:
+        """Connections to the episode's host."""
+        return self._context.leased().placement.host.link
+
+    def begin(self, session: EpisodeSession) -> None:
+        """Start at the step that the host names."""
+        self._seq, self._context.base_step = session.placement.answer.last_seq, session.placement.answer.step
+
+    def show_first(self, placement: Placement, total_ms: float) -> None:
+        """Take the first desktop."""
+        answer = placement.answer
+        timing_ms = {"host": answer.timing_ms.get("total", 0.0)}
+        first = StepAnswer(answer.observation, step=answer.step, timing_ms=timing_ms)
+        options = self.frames.options(None)
+        obs = self._read(first, placement.blob, options, total_ms, placement.transfer_s)
+        self._context.trajectory.add_first(obs, self._context.plan.keep_frames)
+
+    def branch_from(self, parent: StepCalls[ObservationT], step: int) -> None:
+        """Take the newest frame of the parent as the first desktop: a child begins with the same screen."""
+        newest = parent.newest
+        assert newest is not None, "an episode that is forked has started"
+        self.frames = parent.frames.copy()
+        first = replace(newest.answer, step=step, done=None)
+        self.newest = self._make(first, newest.data, newest.timing)
+        self._context.trajectory.add_first(self.newest, self._context.plan.keep_frames)
+
+    @asynccontextmanager
+    async def between_steps(self) -> AsyncIterator[EpisodeSession]:
+        """Hold off steps while the block runs; before it, clear up a step whose answer never came.
 
         Raises:
-            EpisodeEnded: The episode was never started.
+            EpisodeEnded, EpisodeLost: The episode does not go on.
         """
-        if self._observation is None:
-            raise EpisodeEnded("the episode has not been started: use 'async with'")
-        return self._observation
+        async with self.lock:
+            session = self._context.running()
+            await self._clear_pending()
+            yield session
 
     async def step(
         self,
         actions: Actions | Decision,
-        *,
-        settle: Settle | None = None,
-        observe: Observe | None = None,
-        grammar: str | None = None,
-        coordinates: Coordinates | None = None,
-        timeout_s: float | None = None,
-    ) -> AsyncObservation:
-        """Do one action or a list of them, wait for the screen, return the frame.
-
-        A list stops at its first failure: ``obs.failed_index`` and ``obs.results`` say which and why.
-
-        Args:
-            actions: text (``"click(100,200)"``), an object (``{"op": "click", "x": 100, "y": 200}``), or a
-                list of them; in any of the action grammars that the host knows. With ``grammar``, or in an
-                episode that was opened with ``actions=``: a model's output, which ``obs.parsed`` explains.
-                A :class:`Decision` keeps an info beside them.
-            settle: how to wait, ``"exact"``, ``"fast"``, ``"certain"`` (until the watch is sure, at most
-                ``max_ms``; ``obs.is_final`` says whether it was), or options; the episode's by default.
-            observe: which image, ``"jpeg"`` or options; the episode's by default.
-            grammar, coordinates: how ``actions`` is read, as ``actions`` and ``coordinates`` of the episode.
-            timeout_s: deadline of the whole call; ``Timeouts.step_s`` by default.
-
-        Raises:
-            InvalidAction: refused; nothing was done.
-            EpisodeLost: the replica, its host or the lease is gone; ``cause`` says how.
-            EpisodeEnded: it was closed, done, or out of steps.
-            Timeout: no answer in time; it is unknown whether the actions were done.
-        """
-        async with self._lock:
-            reading = as_reading(grammar, coordinates) or self._options.reading
+        settle: Settle | None,
+        observe: Observe | None,
+        reading: Reading | None,
+        timeout_s: float | None,
+    ) -> ObservationT:
+        """Prepare a step and send it."""
+        async with self.lock:
             return await self.send(await self.prepare(actions, settle, observe, reading), timeout_s)
 
-    async def observe(self, observe: Observe | None = None) -> AsyncObservation:
-        """Return the screen as it is now; this does nothing and counts as no step.
+    async def observe(self, observe: Observe | None) -> ObservationT:
+        """Return the screen as it is now."""
+        async with self.lock:
+            lease = self._context.running().lease
+            options = self.frames.options(observe)
+            body = ObserveRequest(lease, self.frames.unless_hash(options))
+            return await self._fetch("/observe", body, options, self._config.timeouts.step_s, newest=True)
 
-        Raises:
-            EpisodeLost, EpisodeEnded, Timeout: as for :meth:`step`.
-        """
-        async with self._lock:
-            self._open()
-            options = self._frames.options(observe)
-            body = ObserveRequest(self.lease, self._frames.unless_hash(options))
-            timeout_s = self._config.timeouts.step_s
-            return await self._fetch_frame("/observe", body, options, timeout_s, newest=True)
-
-    async def zoom(
-        self, region: tuple[int, int, int, int], *, size: tuple[int, int] | None = None
-    ) -> AsyncObservation:
-        """Return a part of the screen as it is now, cut from the screen's own pixels, as PNG.
-
-        It counts as no step, and :attr:`observation` stays what it was.
-
-        Args:
-            region: x, y, width and height in pixels of the screen.
-            size: width and height of the image; by default the region's.
-
-        Raises:
-            EpisodeLost, EpisodeEnded, Timeout: as for :meth:`step`.
-        """
+    async def zoom(self, region: tuple[int, int, int, int], size: tuple[int, int] | None) -> ObservationT:
+        """Return a part of the screen."""
         options = ObserveOptions(region=region, size=size)
-        async with self._lock:
-            self._open()
-            body = ObserveRequest(self.lease, options)
-            return await self._fetch_frame(
-                "/observe", body, options, self._config.timeouts.step_s, newest=False
-            )
+        async with self.lock:
+            body = ObserveRequest(self._context.running().lease, options)
+            return await self._fetch("/observe", body, options, self._config.timeouts.step_s, newest=False)
 
-    async def final(self, obs: AsyncObservation, *, timeout_s: float = 3.0) -> AsyncObservation:
-        """Return the frame of the newest step once the screen rests; see :meth:`AsyncObservation.final`.
-
-        Raises:
-            StaleObservation: a later step has acted.
-        """
-        self._open()
+    async def final(self, obs: ObservationT, timeout_s: float) -> ObservationT:
+        """Return the frame of the newest step once the screen rests."""
+        session = self._context.running()
         if obs.seq != self._seq or self._pending is not None:
-            raise StaleObservation(f"step {obs.seq} was followed by another", episode_id=self.episode_id)
-        options = self._frames.options(None)
-        body = FinalRequest(self.lease, obs.seq, timeout_s * 1000, self._frames.unless_hash(options))
+            raise StaleObservation(f"step {obs.seq} was followed by another", episode_id=session.episode_id)
+        options = self.frames.options(None)
+        body = FinalRequest(session.lease, obs.seq, timeout_s * 1000, self.frames.unless_hash(options))
         timeout_s += self._config.timeouts.control_s
-        return await self._fetch_frame("/final", body, options, timeout_s, newest=False)
+        return await self._fetch("/final", body, options, timeout_s, newest=False)
 
-    # The parts of a step, for steps of many episodes in one request; callers hold ``exclusive()``. ----
-
-    def exclusive(self) -> asyncio.Lock:
-        """Return the lock that is held while a step is under way."""
-        return self._lock
-
-    @property
-    def link(self) -> HostLink:
-        """The connections to the episode's host."""
-        return self._session.placement.host.link
+    async def evaluate(self, deadline_s: float) -> Evaluation:
+        """Return the score; an error of the call is a failed evaluation."""
+        async with self.lock:
+            try:
+                return await self._score(deadline_s)
+            except OSGymError as exc:
+                return Evaluation.failed(exc)
 
     async def prepare(
         self,
@@ -195,72 +178,91 @@ class AsyncSteps(AsyncReach):
         observe: Observe | None,
         reading: Reading | None = None,
     ) -> PreparedStep:
-        """Return the next step, ready to be sent; clear up a step before it whose answer never came."""
-        reading = reading or self._options.reading
+        """Return the next step, ready to be sent; the caller holds the lock.
+
+        Raises:
+            OSGymError: The actions cannot be read, or the episode does not go on.
+        """
+        context = self._context
+        reading = reading or context.plan.reading
         given, info = opened(actions)
-        self.trajectory.last_info = info
-        parsed = None if reading is None else reading.parse(given, self.observation)
+        context.trajectory.last_info = info
+        parsed = None if reading is None else reading.parse(given, self.require_newest())
         listed = as_actions(given if parsed is None else parsed.for_step())
-        self._open()
+        session = context.running()
         await self._clear_pending()
-        if self._recording is not None:
-            await self._recording.room()
-        options = self._frames.options(observe)
-        settled, unless = as_settle(settle), self._frames.unless_hash(options)
+        if context.recording is not None:
+            await context.recording.room()
+        options = self.frames.options(observe)
+        settled, unless = as_settle(settle), self.frames.unless_hash(options)
         span = self._begin_span(listed)
-        told = None if span is None else span.traceparent
-        note = note_of(actions) if self._session.placement.answer.notes else None
-        request = StepRequest(self.lease, self._seq + 1, listed, settled, unless, told, note)
-        self.trajectory.last_info = info  # what was cleared up took away its own
+        parent = None if span is None else span.traceparent
+        note = note_of(actions) if session.placement.answer.notes else None
+        request = StepRequest(session.lease, self._seq + 1, listed, settled, unless, parent, note)
+        context.trajectory.last_info = info  # a step that was cleared up took away its own
         self._pending = PreparedStep(request, options, self._config.clock(), parsed, info, span)
         return self._pending
 
-    async def send(self, prepared: PreparedStep, timeout_s: float | None) -> AsyncObservation:
+    async def send(self, prepared: PreparedStep, timeout_s: float | None) -> ObservationT:
         """Send a prepared step. After Timeout, ProtocolError and cancellation it stays pending."""
         self._pending = prepared
         deadline_s = timeout_s or self._config.timeouts.step_s
         try:
-            answer = await self._session.call("POST", "/step", prepared.request, deadline_s, record=True)
+            session = self._context.leased()
+            answer = await session.call("POST", "/step", prepared.request, deadline_s, record=True)
             return self.accept(prepared, answer.message(StepAnswer), answer.blob, answer.transfer_s)
         except OSGymError as exc:
-            self.refused(prepared, exc)
+            self.reject(prepared, exc)
             raise
 
-    def refused(self, prepared: PreparedStep, error: OSGymError) -> None:
-        """Take note of an error: unless it leaves open what happened, the step was not done."""
+    def reject(self, prepared: PreparedStep, error: OSGymError) -> None:
+        """Take the error of a step: unless it leaves open what happened, the step was not done."""
         if not isinstance(error, (Timeout, ProtocolError)):
             self._pending = None
         if prepared.span is not None:
             prepared.span.end(error=error)
         if isinstance(error, EpisodeLost):
-            self._session.mark_lost(error)
+            self._context.leased().mark_lost(error)
 
     def accept(
         self, prepared: PreparedStep, answer: StepAnswer, blob: bytes, transfer_s: float | None
-    ) -> AsyncObservation:
-        """Take the answer of a step into the episode. ``transfer_s`` None: only the whole is known."""
+    ) -> ObservationT:
+        """Take the answer of a step into the trajectory.
+
+        Args:
+            transfer_s: duration of the transfer; None where only the whole is known.
+        """
         total_ms = (self._config.clock() - prepared.started_s) * 1000
         transfer_s = total_ms / 1000 if transfer_s is None else transfer_s
-        obs = self._observe(answer, blob, prepared.options, total_ms, transfer_s)
+        obs = self._read(answer, blob, prepared.options, total_ms, transfer_s)
         obs.parsed = prepared.parsed
         self._pending = None
         self._seq = prepared.request.seq
-        record = self.trajectory.add(prepared.request.actions, obs, self._options.keep_frames)
-        record.info, self.trajectory.last_info = prepared.info, None
-        if self._recording is not None:
-            self._recording.step(record, obs)
+        context = self._context
+        record = context.trajectory.add(prepared.request.actions, obs, context.plan.keep_frames)
+        record.info, context.trajectory.last_info = prepared.info, None
+        if context.recording is not None:
+            context.recording.step(record, obs)
         if prepared.span is not None:
             prepared.span.end({"failed_index": obs.failed_index})
         return obs
 
-    # ------------------------------------------------------------------------------------------------
+    def require_newest(self) -> ObservationT:
+        """Return the newest observation.
+
+        Raises:
+            EpisodeEnded: The episode was never started.
+        """
+        if self.newest is None:
+            raise EpisodeEnded("the episode has not been started: use 'async with'")
+        return self.newest
 
     def _begin_span(self, actions: Sequence[Any]) -> RequestSpan | None:
-        """Begin the span of the next step, where spans are wanted."""
         tracer = self._config.tracer
         if tracer is None:
             return None
-        about = {"episode_id": self.episode_id, "host": self.link.url, "seq": self._seq + 1}
+        session = self._context.leased()
+        about = {"episode_id": session.episode_id, "host": session.host, "seq": self._seq + 1}
         return tracer.begin("step", {**about, "ops": ops_of(actions)})
 
     async def _clear_pending(self) -> None:
@@ -268,25 +270,56 @@ class AsyncSteps(AsyncReach):
         pending = self._pending
         if pending is None:
             return
-        answer = await self._session.call("GET", "", None, self._config.timeouts.control_s)
+        answer = await self._context.leased().call("GET", "", None, self._config.timeouts.control_s)
         if answer.message(EpisodeState).last_seq < pending.request.seq:
             self._pending = None
             return
         options = replace(pending.request.observe or ObserveOptions(), unless_hash=None)
         await self.send(replace(pending, options=options, started_s=self._config.clock()), None)
 
-    async def _fetch_frame(
+    async def _score(self, deadline_s: float) -> Evaluation:
+        session = self._context.leased()
+        body = EpisodeCall(session.lease)
+        try:
+            await self._clear_pending()
+            answer = await session.call("POST", "/evaluate", body, deadline_s)
+        except EpisodeLost as lost:
+            if "cause" not in lost.details:  # the host did not say so, and cannot be reached
+                raise
+            return await self._score_of_loss(lost, deadline_s)
+        return Evaluation.from_wire(answer.message(EvaluationAnswer))
+
+    async def _score_of_loss(self, lost: EpisodeLost, deadline_s: float) -> Evaluation:
+        """Return the host's score of a lost episode: an earlier one, or the 0 of one that the policy broke.
+
+        Raises:
+            EpisodeLost: The episode has no score.
+        """
+        session, context = self._context.leased(), self._context
+        body = EpisodeCall(session.lease)
+        try:
+            answer = await session.call("POST", "/evaluate", body, deadline_s, after_loss=True)
+        except OSGymError as exc:
+            told = isinstance(exc, EpisodeLost) and exc.by_policy
+            if told or not lost.by_policy or context.plan.task is None:
+                raise lost from exc
+            # The host cannot be reached any more, but has said that the loss is the policy's.
+            return Evaluation.lost_by_policy(lost, context.trajectory.interventions)
+        return Evaluation.from_wire(answer.message(EvaluationAnswer))
+
+    async def _fetch(
         self, suffix: str, body: Message, options: ObserveOptions, timeout_s: float, *, newest: bool
-    ) -> AsyncObservation:
-        started_s = self._config.clock()
-        answer = await self._session.call("POST", suffix, body, timeout_s, record=True)
+    ) -> ObservationT:
+        started_s, context = self._config.clock(), self._context
+        answer = await context.leased().call("POST", suffix, body, timeout_s, record=True)
         total_ms = (self._config.clock() - started_s) * 1000
-        shown = replace(answer.message(StepAnswer), step=self._base + len(self.trajectory.steps))
-        obs = self._observe(shown, answer.blob, options, total_ms, answer.transfer_s, newest)
-        self.trajectory.judge_last(obs)
+        step = context.base_step + len(context.trajectory.steps)
+        shown = replace(answer.message(StepAnswer), step=step)
+        obs = self._read(shown, answer.blob, options, total_ms, answer.transfer_s, newest)
+        context.trajectory.judge_last(obs)
         return obs
 
-    def _observe(
+    def _read(
         self,
         answer: StepAnswer,
         blob: bytes,
@@ -294,27 +327,22 @@ class AsyncSteps(AsyncReach):
         total_ms: float,
         transfer_s: float,
         newest: bool = True,
-    ) -> AsyncObservation:
-        """Return what an answer shows.
+    ) -> ObservationT:
+        """Return the observation of an answer.
 
         Raises:
-            ProtocolError: The answer has no observation.
+            ProtocolError: The answer has none.
         """
-        meta, session = answer.observation, self._session
+        meta, session = answer.observation, self._context.leased()
         if meta is None:
             raise ProtocolError("no observation", host=session.host, episode_id=session.episode_id)
         session.update_notice(answer.notice)
-        frame, data = self._frames.image(meta.frame, blob, options)
+        frame, data = self.frames.image(meta.frame, blob, options)
         if frame is not meta.frame:
             answer = replace(answer, observation=replace(meta, frame=frame))
         timing = Timing.split(total_ms, transfer_s * 1000, answer.timing_ms, meta.timing_ms)
-        obs = AsyncObservation(answer, data, timing)
-        self._own(obs)
+        obs = self._make(answer, data, timing)
         if newest:
-            self._observation = obs
-            self._record.done = answer.done
+            self.newest = obs
+            self._context.done = answer.done
         return obs
-
-    def _own(self, obs: AsyncObservation) -> None:
-        """Write on an observation whose it is."""
-        obs.episode_id, obs.task_id = self.episode_id, self.trajectory.task_id

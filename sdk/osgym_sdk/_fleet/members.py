@@ -11,6 +11,8 @@ from typing import Any
 
 from osgym_sdk._config import ClientConfig, parse_hosts
 from osgym_sdk._exceptions import ConfigError, EpisodeLost, OSGymError
+from osgym_sdk._fleet.discovery.open import OpenedFleet
+from osgym_sdk._fleet.discovery.watch import HostWatch
 from osgym_sdk._fleet.fleet import HOST_REMOVED, Fleet
 from osgym_sdk._fleet.host import FleetHost
 from osgym_sdk._fleet.scheduler import Scheduler
@@ -99,6 +101,25 @@ class FleetMembers:
             async with asyncio.timeout(wait_s):
                 await host.ended.wait()
         return host.phase
+
+    def watch(self, opened: OpenedFleet) -> HostWatch:
+        """Return the watch over a source; it starts with the first use of the client in its event loop."""
+        fleet, control_s = self._fleet, self._config.timeouts.control_s
+
+        def failed(why: str) -> None:
+            fleet.note = f"{opened.source.name}: {why}" if why else f"{opened.source.name} names none"
+            # Nothing is waited for while the source has never answered; the error says at once what is wrong.
+            fleet.grows = fleet.grows or (not why and not opened.hosts)
+
+        watch = HostWatch(opened.source, self._config, self.apply, failed, opened.pause_s)
+
+        async def begin() -> None:
+            watch.start()
+            if not fleet.hosts:
+                await watch.looked(control_s)
+
+        fleet.begin = begin
+        return watch
 
     def apply(self, listing: Listing) -> None:
         """Make the fleet what a source says; hosts that it names no more are drained."""

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import uuid
 from dataclasses import dataclass, field, replace
 
+from osgym_protocol.episode_options import EpisodeOptions
 from osgym_sdk._background import BackgroundTasks
 from osgym_sdk._config import ClientConfig
 from osgym_sdk._exceptions import (
@@ -44,7 +46,7 @@ _ROUND_BACKOFF = RetryBackoff(first_s=0.25, factor=1.6, most_s=2.0)
 
 @dataclass(frozen=True, slots=True)
 class Ticket:
-    """All that is needed to go on with an episode elsewhere. Whoever has it controls the replica."""
+    """Everything that another client needs to go on with an episode. Its holder controls the replica."""
 
     host: str
     episode_id: str
@@ -106,8 +108,8 @@ class Scheduler:
         """Give back every lease that is still held."""
         await asyncio.gather(*(keeper.aclose() for keeper in self._keepers.values()))
 
-    async def place(self, request: CreateRequest) -> Placement:
-        """Get a replica within ``request.wait_s`` and sets it up.
+    async def place(self, options: EpisodeOptions) -> Placement:
+        """Lease a replica within ``options.wait_s`` and set it up.
 
         Raises:
             NoCapacity: no host had a free replica in time.
@@ -115,8 +117,8 @@ class Scheduler:
             TaskError: the task is wrong, or its setup failed.
             Timeout: setup took longer than ``setup_s``.
         """
-        clock = self.config.clock
-        end_s = clock() + request.wait_s
+        clock, request_id = self.config.clock, uuid.uuid4().hex
+        end_s = clock() + options.wait_s
         tried: set[str] = set()
         full: NoCapacity | None = None
         rounds = attempts = 0
@@ -139,9 +141,9 @@ class Scheduler:
             only = len(self.fleet.hosts) == 1 and not self.fleet.grows
             wait_s = left_s if only else min(left_s, slice_s)
             attempts += 1
-            request_id = f"{request.request_id}.{attempts}"
+            request = CreateRequest.of(f"{request_id}.{attempts}", replace(options, wait_s=wait_s))
             try:
-                return await self._create(host, replace(request, request_id=request_id, wait_s=wait_s))
+                return await self._create(host, request)
             except NoCapacity as exc:
                 full = exc
                 tried.add(host.link.url)
@@ -156,8 +158,8 @@ class Scheduler:
             except HostUnreachable as exc:
                 self.fleet.mark_down(host, exc)
 
-    async def place_on(self, host: str, request: CreateRequest) -> Placement:
-        """Get a replica on a certain host within ``request.wait_s``.
+    async def place_on(self, host: str, options: EpisodeOptions) -> Placement:
+        """Lease a replica on a certain host within ``options.wait_s``.
 
         Raises:
             ConfigError: `host` was never among the hosts of this client.
@@ -168,7 +170,7 @@ class Scheduler:
             raise HostUnreachable("the host has left the fleet", code=HOST_REMOVED, host=host)
         found = self.host_at(host)
         try:
-            return await self._create(found, request)
+            return await self._create(found, CreateRequest.of(uuid.uuid4().hex, options))
         except HostUnreachable as exc:
             self.fleet.mark_down(found, exc)
             raise

@@ -12,7 +12,6 @@ from typing import Any, TypeVar
 
 from osgym_protocol.clock import ClockOptions, parse_clock
 from osgym_protocol.codec import WireFormatError, known_fields
-from osgym_protocol.limits import MAX_ID_CHARS
 from osgym_protocol.task_files import TaskFileError, inline_files
 from osgym_sdk._exceptions import ConfigError
 from osgym_sdk.wire import ImageFormat, Message, ObserveOptions, SettleOptions, SettlePolicy
@@ -153,14 +152,3 @@ def _options(kind: type[M], given: Any, name: str, chosen: str, choices: type[en
         raise
     except ValueError as exc:
         raise ConfigError(f"{name}: {exc}") from exc
-
-
-def as_run(given: str | None) -> str | None:
-    """Check the name of a run.
-
-    Raises:
-        ConfigError: it is no text of 1 to 128 characters.
-    """
-    if given is not None and (not isinstance(given, str) or not 0 < len(given) <= MAX_ID_CHARS):
-        raise ConfigError(f"run: {given!r} is no name of 1 to {MAX_ID_CHARS} characters")
-    return given

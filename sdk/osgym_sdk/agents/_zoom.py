@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from osgym_protocol.grammars import Call, Parsed
-from osgym_sdk._episode.steps import AsyncObservation
+from osgym_sdk._episode.episode import AsyncObservation
 from osgym_sdk._models.observation import Observation
 
 MAX_LOOKS = 10

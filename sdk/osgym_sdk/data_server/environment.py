@@ -5,13 +5,14 @@ from __future__ import annotations
 import random
 import re
 import uuid
+import warnings
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from osgym_sdk._batch.task_run import OnInvalid
 from osgym_sdk._client import AsyncClient
 from osgym_sdk._environment import Environment, EnvironmentOptions
+from osgym_sdk._episode.plan import EpisodeArguments
 from osgym_sdk._exceptions import ConfigError
 from osgym_sdk._inputs.options import Task, as_task
 from osgym_sdk._inputs.tasks import task_files
@@ -24,6 +25,9 @@ JPEG_QUALITY = 80
 """The same."""
 MAX_SAID_CHARS = 20_000
 """Of one answer of a model, kept in the prompt."""
+_OSGYM_NAMES = {"max_step": "max_steps", "timeout": "lease_ttl_s"}
+"""OSGym's names of our options."""
+_OPTIONS = EpisodeArguments.__optional_keys__
 _THINK = re.compile(r"<\|think_start\|>(.*?)<\|think_end\|>", re.DOTALL)
 _ACTION = re.compile(r"<\|action_start\|>(.*?)<\|action_end\|>", re.DOTALL)
 
@@ -39,7 +43,8 @@ class OSGymEnv:
             ``tasks``, a list of tasks, of which each reset takes one at random; ``max_step`` (100): the
             episode is scored as it stands after so many; ``max_hist`` (0: all): the newest screenshots that
             a prompt has; ``timeout`` (60): seconds that a host keeps the desktop without hearing from us;
-            ``img_w``, ``img_h`` are not needed: the host says.
+            ``img_w``, ``img_h`` are not needed: the host says. Options of
+            :class:`osgym_sdk.EpisodeArguments` are taken too.
         worker_id: its number, for the choice of tasks.
         client: of the dataloader, which closes it.
 
@@ -50,6 +55,7 @@ class OSGymEnv:
     def __init__(
         self, env_config: Mapping[str, Any], worker_id: int = 0, client: AsyncClient | None = None
     ) -> None:
+        self._arguments = (env_config, worker_id, client)
         self._tasks = _tasks(env_config)
         self._max_hist = int(env_config.get("max_hist") or 0)
         self._owned = client is None
@@ -57,15 +63,14 @@ class OSGymEnv:
         self._rng = random.Random(env_config.get("seed", uuid.uuid4().int) + worker_id)  # noqa: S311 - tasks
         self._environment = Environment(
             self._client,
-            EnvironmentOptions(
-                max_steps=int(env_config.get("max_step", 100)),
-                on_invalid=OnInvalid.NOOP,
-                wait_s=float(env_config.get("wait_s", 600.0)),
-                lease_ttl_s=float(env_config.get("timeout", 60)),
-                settle=env_config.get("settle"),
-                observe=ObserveOptions(ImageFormat.JPEG, quality=JPEG_QUALITY, size=VLM_SIZE),
-                actions="osgym",
-                coordinates="norm1000",
+            EnvironmentOptions.read(
+                {
+                    **{name: env_config[name] for name in _OPTIONS & env_config.keys()},
+                    **{ours: env_config[name] for name, ours in _OSGYM_NAMES.items() if name in env_config},
+                    "observe": ObserveOptions(ImageFormat.JPEG, quality=JPEG_QUALITY, size=VLM_SIZE),
+                    "actions": "osgym",
+                    "coordinates": "norm1000",
+                }
             ),
         )
         self._history = History("")
@@ -115,11 +120,19 @@ class OSGymEnv:
         }
         return ret, {"uid": self._uid}
 
-    async def close(self) -> None:
+    async def aclose(self) -> None:
         """Give the replica back. Idempotent."""
-        await self._environment.close()
+        await self._environment.aclose()
         if self._owned:
             await self._client.aclose()
+
+    async def close(self) -> None:
+        """Deprecated: call :meth:`aclose`."""
+        warnings.warn("OSGymEnv.close() is now aclose()", DeprecationWarning, stacklevel=2)
+        await self.aclose()
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return type(self), self._arguments
 
     def _prompt(self) -> Any:
         return self._history.prompt(self._max_hist)

@@ -16,7 +16,7 @@ from osgym_sdk import _sigterm
 from osgym_sdk._batch.policy import _called, _PolicyThread
 from osgym_sdk._client import AsyncClient
 from osgym_sdk._exceptions import ConfigError, OSGymError
-from osgym_sdk._sync import Portal
+from osgym_sdk._sync.portal import Portal
 from osgym_sdk.data_server.environment import OSGymEnv
 from osgym_sdk.data_server.replay import Item
 
@@ -209,9 +209,10 @@ class _Adapted:
     async def close(self) -> None:
         """Close the environment if it can be closed."""
         try:
-            if hasattr(self._env, "close"):
+            close = "aclose" if hasattr(self._env, "aclose") else "close"
+            if hasattr(self._env, close):
                 self._timeout_s = min(self._timeout_s, _CLOSE_S)
-                await self.call("close")
+                await self.call(close)
         except Exception as exc:  # noqa: BLE001 - other people's; nothing is left to be done
             _LOG.info("closing an environment: %s", exc)
         finally:

@@ -83,11 +83,11 @@ class SlotPool:
                 self._ready.put_nowait(item)
         self._unread.discard(index)
 
-    async def close(self) -> None:
+    async def aclose(self) -> None:
         """Stop what is under way and give all replicas back. Idempotent."""
         for index in list(self._tasks):
             await self.drop(index)
-        await asyncio.gather(*(slot.close() for slot in self.slots), return_exceptions=True)
+        await asyncio.gather(*(slot.aclose() for slot in self.slots), return_exceptions=True)
 
     async def _turn(self, slot: Slot, action: Any) -> Outcome:
         if slot.ended:

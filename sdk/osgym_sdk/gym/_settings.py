@@ -4,19 +4,19 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, TypedDict
+from typing import Any
 
 import numpy as np
 from gymnasium import spaces
 
-from osgym_protocol.grammars import Coordinates
-from osgym_sdk._batch.task_run import OnInvalid
+from osgym_sdk._batch.options import OnInvalid
 from osgym_sdk._batch.ticks import StepTicks
 from osgym_sdk._environment import Environment, EnvironmentOptions
+from osgym_sdk._episode.plan import EpisodeArguments
 from osgym_sdk._exceptions import ConfigError
-from osgym_sdk._inputs.options import Settle, Task, as_choice
+from osgym_sdk._inputs.options import Task
 from osgym_sdk._inputs.tasks import as_tasks
-from osgym_sdk._sync import Client
+from osgym_sdk._sync.client import Client
 from osgym_sdk.gym.actions import ActionForm, Size, make_form
 from osgym_sdk.wire import ImageFormat, ObserveOptions
 
@@ -24,43 +24,38 @@ DEFAULT_SIZE: Size = (640, 360)
 DEFAULT_GRID = (32, 18)
 
 
-class DesktopSettings(TypedDict, total=False):
-    """Arguments of :class:`DesktopEnv` and :class:`DesktopVectorEnv`.
+class DesktopSettings(EpisodeArguments, total=False):
+    """Arguments of :class:`DesktopEnv` and :class:`DesktopVectorEnv`, with those of their episodes.
 
-    Keys:
-        hosts: as for :class:`osgym_sdk.Client`; or
-        client: one that is there already, and is not closed with the environment.
-        task: a task, the path of one, of a folder or a pattern, or a list of them, of which each reset takes
-            one at random; None: a clean desktop, which scores nothing.
-        size: width and height of the observation in pixels; the host scales.
-        action_form: ``"dict"``, ``"discrete"`` or ``"text"``.
-        grid: columns and rows that the discrete form clicks into.
-        grammar, coordinates: of the text form, as ``actions`` and ``coordinates`` of an episode.
-        max_steps: after so many the episode is truncated, and scored as it stands.
-        on_invalid: what follows a refused action: ``"noop"`` (it counts as a step, ``info["refused"]`` says
-            why), ``"end"`` (scored as it stands), ``"error"`` (raised).
-        lost_reward: the reward of a step that has none, since we failed; NaN unless given.
-        retries: how many more replicas a reset tries when the infrastructure failed under it.
-        wait_s: how long a reset waits for a replica.
-        lease_ttl_s: how long a host keeps a replica without hearing from us.
-        settle: how steps wait for the screen.
+    ``actions`` is ``grammar`` here, and ``observe`` follows from ``size``: neither can be given.
     """
 
     hosts: str | Sequence[str] | None
+    """Hosts, as for :class:`osgym_sdk.Client`."""
     client: Client | None
+    """Client to use in place of one of its own; it is not closed with the environment."""
     task: Any
+    """A task, the path of one, of a folder or a pattern, or a list of them, of which each reset takes one at
+    random; None: a clean desktop, which scores nothing."""
     size: Size
+    """Width and height of the observation in pixels; the host scales."""
     action_form: str
+    """``"dict"``, ``"discrete"`` or ``"text"``."""
     grid: tuple[int, int]
+    """Columns and rows that the discrete form clicks into."""
     grammar: str | None
-    coordinates: Coordinates | None
-    max_steps: int
+    """Grammar of the text form, as ``actions`` of an episode."""
     on_invalid: OnInvalid | str
+    """Consequence of a refused action: ``"noop"`` (it counts as a step, ``info["refused"]`` says why),
+    ``"end"`` (scored as it stands), ``"error"`` (raised)."""
     lost_reward: float
+    """Reward of a step that has none because the infrastructure failed; NaN by default."""
     retries: int
-    wait_s: float
-    lease_ttl_s: float
-    settle: Settle | None
+    """Number of further replicas that a reset tries when the infrastructure failed under it."""
+
+
+_KNOWN = DesktopSettings.__optional_keys__ - {"actions", "observe"}
+_OF_ENVIRONMENT = (EpisodeArguments.__optional_keys__ | {"on_invalid", "retries"}) - {"coordinates"}
 
 
 class Desktops:
@@ -72,31 +67,20 @@ class Desktops:
         Raises:
             ConfigError: an argument is wrong.
         """
-        unknown = set(given) - set(DesktopSettings.__annotations__)
-        if unknown:
+        if unknown := given.keys() - _KNOWN:
             raise ConfigError(f"unknown argument {sorted(unknown)[0]!r}")
         width, height = self.size = _size(given.get("size", DEFAULT_SIZE))
-        max_steps = given.get("max_steps", 100)
-        if max_steps < 1 or given.get("retries", 0) < 0:
-            raise ConfigError("max_steps is 1 or more, retries 0 or more")
         self.tasks = listed(given.get("task"))
         self.form: ActionForm = make_form(
             given.get("action_form", "dict"), self.size, given.get("grid", DEFAULT_GRID)
         )
         self.observation_space = spaces.Box(0, 255, (height, width, 3), np.uint8)
         self.lost_reward = given.get("lost_reward", math.nan)
-        grammar = given.get("grammar") if given.get("action_form") == "text" else None
-        self._options = EnvironmentOptions(
-            max_steps=max_steps,
-            retries=given.get("retries", 2),
-            on_invalid=as_choice(OnInvalid, given.get("on_invalid", OnInvalid.NOOP), "on_invalid"),
-            wait_s=given.get("wait_s", 600.0),
-            lease_ttl_s=given.get("lease_ttl_s", 60.0),
-            settle=given.get("settle"),
-            observe=ObserveOptions(ImageFormat.PNG, size=self.size),
-            actions=grammar,
-            coordinates=given.get("coordinates") if grammar else None,
-        )
+        options: dict[str, Any] = {name: given[name] for name in _OF_ENVIRONMENT & given.keys()}  # type: ignore[literal-required] # names of its own
+        options["observe"] = ObserveOptions(ImageFormat.PNG, size=self.size)
+        if given.get("action_form") == "text" and given.get("grammar"):
+            options |= {"actions": given["grammar"], "coordinates": given.get("coordinates")}
+        self._options = EnvironmentOptions.read(options)
         given_client = given.get("client")
         self._owned = given_client is None
         self.client = given_client or Client(given.get("hosts"))

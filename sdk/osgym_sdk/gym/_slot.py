@@ -104,7 +104,7 @@ class Slot:
         try:
             await self._look(made.observation)
         except BadFrame as exc:
-            await self._environment.close()
+            await self._environment.aclose()
             made = Transition(made.observation, truncated=True, failure=Failure.of(exc))
         reward = made.reward if made.reward is not None else 0.0
         if made.failure is not None:
@@ -127,10 +127,10 @@ class Slot:
                 raise
         return Outcome(self.pixels, self._lost_reward, truncated=True, info=_failure_info(failure))
 
-    async def close(self) -> None:
+    async def aclose(self) -> None:
         """Give the replica back. Idempotent."""
         self.ended = True
-        await self._environment.close()
+        await self._environment.aclose()
 
     async def _look(self, obs: Observation) -> None:
         self._screen = obs.screen

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from typing import Any, ClassVar, Unpack
 
 import gymnasium
@@ -34,6 +35,7 @@ class DesktopEnv(gymnasium.Env[Pixels, Any]):
     def __init__(self, render_mode: str | None = None, **settings: Unpack[DesktopSettings]) -> None:
         if render_mode is not None and render_mode not in self.metadata["render_modes"]:
             raise ConfigError(f"render_mode is None or 'rgb_array', not {render_mode!r}")
+        self._arguments: dict[str, Any] = {"render_mode": render_mode, **settings}
         self.render_mode = render_mode
         self._desktops = desktops = Desktops(settings)
         self.observation_space = desktops.observation_space
@@ -46,6 +48,10 @@ class DesktopEnv(gymnasium.Env[Pixels, Any]):
             desktops.lost_reward,
         )
         self._closed = False
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Pickle the arguments: the copy has no desktop before its first reset."""
+        return functools.partial(type(self), **self._arguments), ()
 
     def reset(
         self, *, seed: int | None = None, options: dict[str, Any] | None = None
@@ -83,7 +89,7 @@ class DesktopEnv(gymnasium.Env[Pixels, Any]):
         if not self._closed:
             self._closed = True
             if self._portal.open:
-                self._portal.call(self._slot.close())
+                self._portal.call(self._slot.aclose())
             self._desktops.close()
 
     @property

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Iterable, Sequence
 from typing import Any, Unpack
 
@@ -47,6 +48,11 @@ class DesktopVectorEnv(VectorEnv[Pixels, Any, npt.NDArray[Any]]):
     ) -> None:
         if num_envs < 1:
             raise ConfigError("num_envs is 1 or more")
+        self._arguments: dict[str, Any] = {
+            "autoreset_mode": autoreset_mode,
+            "render_mode": render_mode,
+            **settings,
+        }
         if render_mode not in (None, "rgb_array"):
             raise ConfigError(f"render_mode is None or 'rgb_array', not {render_mode!r}")
         try:
@@ -65,6 +71,10 @@ class DesktopVectorEnv(VectorEnv[Pixels, Any, npt.NDArray[Any]]):
         self._ticks = desktops.ticks()
         self._pool = SlotPool([self._slot(index) for index in range(num_envs)], mode)
         self._portal = desktops.client._portal
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Pickle the arguments: the copy has no desktops before its first reset."""
+        return functools.partial(type(self), self.num_envs, **self._arguments), ()
 
     def reset(
         self, *, seed: int | Sequence[int | None] | None = None, options: dict[str, Any] | None = None
@@ -146,7 +156,7 @@ class DesktopVectorEnv(VectorEnv[Pixels, Any, npt.NDArray[Any]]):
     def close_extras(self, **kwargs: Any) -> None:
         """Give all replicas back; called by ``close``."""
         if self._portal.open:
-            self._portal.call(self._pool.close())
+            self._portal.call(self._pool.aclose())
             self._portal.call(self._ticks.aclose())
         self._desktops.close()
 

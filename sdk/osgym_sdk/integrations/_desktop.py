@@ -13,12 +13,13 @@ import threading
 from collections.abc import Coroutine, Sequence
 from typing import Any, TypeVar
 
+from osgym_sdk._environment import EnvironmentOptions
 from osgym_sdk._episode.episode import AsyncEpisode
 from osgym_sdk._inputs.actions import Actions
 from osgym_sdk._models.observation import Observation
 from osgym_sdk._models.results import Failure
-from osgym_sdk._sync import Client
-from osgym_sdk.integrations._rollouts import Rollout, options_of, shown
+from osgym_sdk._sync.client import Client
+from osgym_sdk.integrations._rollouts import Rollout, shown
 
 T = TypeVar("T")
 Hosts = str | Sequence[str] | None
@@ -50,12 +51,12 @@ class Desktop:
         Args:
             hosts: as for :class:`Client`; unless there is a
             client: that is not closed with the desktop.
-            options: of :class:`osgym_sdk._environment.EnvironmentOptions`.
+            options: ``retries``, ``on_invalid``, and those of :class:`osgym_sdk.EpisodeArguments`.
 
         Raises:
             ConfigError: an argument is wrong.
         """
-        checked = options_of(options)
+        checked = EnvironmentOptions.read(options)
         self._client = client or shared_client(hosts)
         self.rollout = Rollout(self._client._inner, checked)
         """What the methods are about; its coroutines run in the client's loop: :meth:`call`, :meth:`wait`."""
@@ -126,7 +127,7 @@ class Desktop:
     def close(self) -> None:
         """Give the desktop back. Idempotent."""
         if self._client._portal.open:
-            self.call(self.rollout.close())
+            self.call(self.rollout.aclose())
 
     async def shown_async(self, sees: str, words: str = "") -> list[dict[str, Any]]:
         """See :func:`osgym_sdk.integrations._rollouts.shown`."""
@@ -149,7 +150,7 @@ class Desktop:
         await self.wait(self.rollout.finish(feasible))
         return self.reward
 
-    async def close_async(self) -> None:
+    async def aclose(self) -> None:
         """Give the desktop back, also where the caller is cancelled meanwhile. Idempotent."""
         if self._client._portal.open:
-            await asyncio.shield(asyncio.wrap_future(self._client._portal.start(self.rollout.close())))
+            await asyncio.shield(asyncio.wrap_future(self._client._portal.start(self.rollout.aclose())))

@@ -6,7 +6,6 @@ task does here is kept as the rollout's failure; only mistakes of the caller are
 
 from __future__ import annotations
 
-import dataclasses
 import json
 import logging
 from collections.abc import AsyncIterable, Mapping
@@ -28,19 +27,6 @@ if TYPE_CHECKING:
     from osgym_protocol.grammars import Coordinates
 
 _LOG = logging.getLogger("osgym.sdk")
-_OPTIONS = {field.name for field in dataclasses.fields(EnvironmentOptions)}
-
-
-def options_of(given: Mapping[str, Any]) -> EnvironmentOptions:
-    """Return the options of an environment from keyword arguments.
-
-    Raises:
-        ConfigError: there is no such option.
-    """
-    unknown = sorted(set(given) - _OPTIONS)
-    if unknown:
-        raise ConfigError(f"unknown argument {unknown[0]!r}; there are {', '.join(sorted(_OPTIONS))}")
-    return EnvironmentOptions(**given)
 
 
 def task_of(given: Any) -> dict[str, Any] | None:
@@ -172,15 +158,15 @@ class Rollout:
             if isinstance(exc, EpisodeLost) and exc.by_policy:
                 self._take(await self._environment.finish())
                 return "The episode has ended."
-            await self.close()
+            await self.aclose()
             self._lose(exc)
             return "The desktop was lost."
 
-    async def close(self) -> None:
+    async def aclose(self) -> None:
         """Give the desktop back, without a score. Idempotent."""
         self.ended = True
         try:
-            await self._environment.close()
+            await self._environment.aclose()
         except OSGymError as exc:  # its lease runs out by itself
             _LOG.info("closing a rollout: %s", exc)
 

@@ -64,14 +64,11 @@ _MAX_FILE_BYTES = 64 * 1024 * 1024
 _NUMBERS = {"coordinate": 2, "start_coordinate": 2, "region": 4, "scroll_amount": 1, "duration": 1}
 
 
-class DesktopConfig(BaseModel, frozen=True):
-    """The configuration of the sandbox."""
+class DesktopConfig(BaseModel, frozen=True, extra="allow"):
+    """The configuration of the sandbox; further fields are those of :class:`osgym_sdk.EpisodeArguments`."""
 
     hosts: str | None = None
     """With commas between; else ``OSGYM_HOSTS``."""
-    max_steps: int = 100
-    wait_s: float = 600.0
-    lease_ttl_s: float = 60.0
 
 
 def samples(tasks: Any, **config: Any) -> list[Sample]:
@@ -113,16 +110,14 @@ class DesktopSandbox(SandboxEnvironment):
         given = config if isinstance(config, DesktopConfig) else DesktopConfig()
         desktop = Desktop(
             given.hosts,
-            max_steps=given.max_steps,
-            wait_s=given.wait_s,
-            lease_ttl_s=given.lease_ttl_s,
             observe=ObserveOptions(ImageFormat.PNG, size=SIZE),
             actions="anthropic",
+            **(given.model_extra or {}),
         )
         try:
             await desktop.begin_async(metadata.get(TASK_KEY))
         except BaseException:
-            await desktop.close_async()
+            await desktop.aclose()
             raise
         if desktop.failure is not None:
             raise SandboxUnavailableError(f"{desktop.failure.code}: {desktop.failure.message}")
@@ -134,7 +129,7 @@ class DesktopSandbox(SandboxEnvironment):
     ) -> None:
         """Give the desktops back."""
         for environment in environments.values():
-            await environment.as_type(cls).desktop.close_async()
+            await environment.as_type(cls).desktop.aclose()
 
     @classmethod
     def config_deserialize(cls, config: dict[str, Any]) -> BaseModel:

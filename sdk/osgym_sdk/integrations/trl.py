@@ -17,7 +17,7 @@ from typing import Any
 
 from osgym_sdk._exceptions import EpisodeEnded
 from osgym_sdk._extras import need_extra
-from osgym_sdk._sync import Client
+from osgym_sdk._sync.client import Client
 from osgym_sdk.integrations import _rollouts
 from osgym_sdk.integrations._desktop import Desktop, Hosts
 

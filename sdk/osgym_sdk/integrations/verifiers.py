@@ -16,6 +16,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
+from osgym_sdk._episode.plan import EpisodeArguments
 from osgym_sdk._extras import need_extra
 from osgym_sdk.integrations import _rollouts
 from osgym_sdk.integrations._desktop import Desktop
@@ -98,8 +99,8 @@ class DesktopEnv(vf.Env[DesktopEnvConfig]):
             SandboxError: the desktop was lost, or the task could not be scored: the rollout has no reward.
         """
         config = self.config
-        options = _rollouts.text_options(config.sees, config.actions, size=config.size)
-        desktop = Desktop(config.hosts, max_steps=config.max_steps, lease_ttl_s=config.lease_ttl_s, **options)
+        episode = config.model_dump(include=EpisodeArguments.__optional_keys__)
+        desktop = Desktop(config.hosts, **_rollouts.text_options(config.sees, size=config.size, **episode))
         try:
             await desktop.begin_async(task.data.desktop_task)
             _check(desktop)
@@ -120,7 +121,7 @@ class DesktopEnv(vf.Env[DesktopEnvConfig]):
                 interaction.trace.record_reward("score", reward)
             interaction.trace.info["desktop_steps"] = desktop.steps
         finally:
-            await desktop.close_async()
+            await desktop.aclose()
 
 
 def environment(tasks: str, **config: Any) -> DesktopEnv:

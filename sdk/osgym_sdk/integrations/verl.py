@@ -22,6 +22,7 @@ from dataclasses import dataclass, field
 from typing import Any
 from uuid import uuid4
 
+from osgym_sdk._environment import EnvironmentOptions
 from osgym_sdk._exceptions import ConfigError
 from osgym_sdk._extras import need_extra
 from osgym_sdk.integrations import _rollouts
@@ -129,7 +130,7 @@ class DesktopAgentLoop(AgentLoopBase):  # type: ignore[misc,unused-ignore] # the
             width, height = given["size"]
             given["size"] = (int(width), int(height))
         self._options = _rollouts.text_options(sees, max_steps=max_steps, **given)
-        _rollouts.options_of(self._options)
+        EnvironmentOptions.read(self._options)
         self._response_tokens = int(self.rollout_config.response_length)
 
     async def run(self, sampling_params: dict[str, Any], **row: Any) -> AgentLoopOutput:
@@ -151,7 +152,7 @@ class DesktopAgentLoop(AgentLoopBase):  # type: ignore[misc,unused-ignore] # the
             try:
                 await self._play(desktop, transcript, task, sampling_params)
             finally:
-                await desktop.close_async()
+                await desktop.aclose()
             if desktop.failure is None or not left:
                 break
             _LOG.warning("a rollout is played again: %s", desktop.failure.message)

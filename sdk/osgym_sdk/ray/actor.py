@@ -8,7 +8,7 @@ from typing import Any
 
 from osgym_sdk._batch.policy import Policy
 from osgym_sdk._client import AsyncClient
-from osgym_sdk._episode.steps import AsyncObservation
+from osgym_sdk._episode.episode import AsyncObservation
 from osgym_sdk._exceptions import HostUnreachable
 from osgym_sdk._models.observation import Observation
 from osgym_sdk._models.recorder import EpisodeOutcome

@@ -18,7 +18,7 @@ from osgym_sdk._exceptions import ConfigError, HostUnreachable, OSGymError
 from osgym_sdk._fleet.scheduler import Ticket
 from osgym_sdk._inputs.tasks import Tasks, as_tasks
 from osgym_sdk._models.results import Result
-from osgym_sdk._sync import Client
+from osgym_sdk._sync.client import Client
 from osgym_sdk.ray.actor import RolloutActor
 from osgym_sdk.ray.buffer import RolloutBuffer
 from osgym_sdk.ray.plan import ActorPlan, missing_resources, resource_of, spread

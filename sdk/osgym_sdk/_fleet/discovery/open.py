@@ -15,14 +15,27 @@ from osgym_sdk.host_sources import FoundHost, HostDefaults, HostSource, Trust
 
 
 @dataclass(frozen=True, slots=True)
-class OpenedFleet:
-    """What a client begins with.
+class FleetSource:
+    """Source of a client's hosts, as :meth:`AsyncClient.from_fleet` is given it; can be pickled.
 
     Attributes:
-        hosts: those that are known at once.
-        settings: the client's, with what the fleet adds.
-        source: what says which hosts there are, from now on.
-        pause_s: between two looks at it; None: the source's own.
+        source: path of a fleet's file, or URL of a cloud's or name server's list.
+        poll_s: seconds between two reads of it; None: the default of its kind.
+    """
+
+    source: str | Path
+    poll_s: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class OpenedFleet:
+    """A fleet that was read.
+
+    Attributes:
+        hosts: hosts that are known at once.
+        settings: the client's settings, with authority and token of the fleet.
+        source: source that lists the hosts from now on.
+        pause_s: seconds between two reads of the source; None: the source's own.
     """
 
     hosts: tuple[FoundHost, ...]
@@ -35,13 +48,14 @@ class OpenedFleet:
         return replace(make_config(**self.settings), hosts=())
 
 
-def open_fleet(source: str | Path, poll_s: float | None, settings: ClientSettings) -> OpenedFleet:
+def open_fleet(fleet_source: FleetSource, settings: ClientSettings) -> OpenedFleet:
     """Read a fleet's file, or the URL of a source of hosts.
 
     Raises:
         ConfigError: it is neither, the file cannot be used, the token has to be passed, or what the source
             needs is not installed.
     """
+    source, poll_s = fleet_source.source, fleet_source.poll_s
     if poll_s is not None and poll_s <= 0:
         raise ConfigError("poll_s is more than 0")
     text = str(source)
