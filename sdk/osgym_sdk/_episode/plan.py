@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, TypedDict
 
-from osgym_protocol.codec import WireFormatError
+from osgym_protocol.codec import Message, WireFormatError
 from osgym_protocol.episode_options import EpisodeOptions
 from osgym_sdk._exceptions import ConfigError
 from osgym_sdk._fleet.scheduler import Ticket
@@ -115,18 +115,15 @@ def plan_episode(
         raise ConfigError(f"an episode has no option {sorted(unknown)[0]!r}")
     given: dict[str, Any] = {name: value for name, value in arguments.items() if value is not None}
     loaded = as_task(task)
-    asked = {
-        name: _READERS[name](value) if name in _READERS else value
-        for name, value in given.items()
-        if name in OF_HOST
-    }
+    asked = {name: _READERS.get(name, _same)(value) for name, value in given.items() if name in OF_HOST}
+    plain = {name: value.to_dict() if isinstance(value, Message) else value for name, value in asked.items()}
     try:
-        options = EpisodeOptions(task=loaded, checkpoint=checkpoint, **asked)
+        options = EpisodeOptions.from_dict({**plain, "checkpoint": checkpoint})  # checks types and bounds
     except WireFormatError as exc:
         raise ConfigError(str(exc)) from exc
     task_id = None if loaded is None else loaded.get("id")
     return EpisodePlan(
-        options=options,
+        options=replace(options, task=loaded),
         task=loaded,
         task_id=None if task_id is None else str(task_id),
         keep_frames=given.get("keep_frames", False),
@@ -134,3 +131,7 @@ def plan_episode(
         reading=as_reading(given.get("actions"), given.get("coordinates")) or reading,
         recorder=given.get("record"),
     )
+
+
+def _same(value: Any) -> Any:
+    return value
