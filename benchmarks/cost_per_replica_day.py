@@ -20,10 +20,11 @@ from benchmarks.common import argument_parser, machine, save
 from osgym_infra.catalogue.ages import ages
 from osgym_infra.catalogue.load import load
 from osgym_infra.catalogue.rows import Catalogue
+from osgym_infra.catalogue.shapes import Market
 from osgym_infra.cost.compare import MixedFleet
 from osgym_infra.cost.model import LOCAL, QEMU, Rules
 from osgym_infra.cost.planner import FleetPlan, PlanRequest, plan_fleet
-from osgym_infra.cost.price import CostAssumptions, FramesTo, Market, per_thousand_trajectories
+from osgym_infra.cost.price import CostAssumptions, FramesTo, per_thousand_trajectories
 from osgym_infra.errors import CannotMeet
 from osgym_infra.workloads import profile as profiles
 from osgym_infra.workloads.profile import Bound, Parameter, Profile

@@ -20,8 +20,8 @@ from osgym_infra.config.readers import NAMESPACE, full_key
 from osgym_infra.errors import BadInput
 from osgym_infra.fleet.blueprint import Blueprint, draw
 from osgym_infra.fleet.outputs import REMOVES, destroy_removes, fleet_outputs, summary
-from osgym_infra.hosts.local import becomes_root
-from osgym_infra.hosts.sudo import COMMAND
+from osgym_infra.links.local import becomes_root
+from osgym_infra.links.sudo import COMMAND
 from osgym_infra.workloads import profile as profiles
 
 

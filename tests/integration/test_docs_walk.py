@@ -111,11 +111,11 @@ def follow(machine: FreshMachine, tmp_path: Path) -> None:
 
 ROOTED = """
 import asyncio
-from osgym_infra.hosts.errors import LoginRefused
-from osgym_infra.hosts.local import LocalTransport
+from osgym_infra.links.errors import LoginRefused
+from osgym_infra.links.local import LocalLink
 
 async def main():
-    transport = LocalTransport({"OSGYM_X": "1"})
+    transport = LocalLink({"OSGYM_X": "1"})
     try:
         await transport.connect()
     except LoginRefused as error:

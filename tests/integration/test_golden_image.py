@@ -17,11 +17,11 @@ from tests.support.host_process import wait_until
 
 from osgym_host.images.content_store import remove_tree
 from osgym_host.images.store import Image, default_data_dir
-from osgym_infra.archives.inputs import IMAGE
+from osgym_infra.archives.make import IMAGE
 from osgym_infra.fleet.bootstrap import bootstrap_files
-from osgym_infra.hosts.errors import Interrupted
-from osgym_infra.hosts.provider import OsgymProvider
-from osgym_infra.hosts.values import plain_all, wrapped
+from osgym_infra.links.errors import Interrupted
+from osgym_infra.resources.provider import OsgymProvider
+from osgym_infra.resources.values import plain_all, wrapped
 
 pytestmark = [pytest.mark.desktop, pytest.mark.timeout(300)]
 

@@ -18,7 +18,7 @@ from tests.support import ROOT
 from tests.support.host_process import HostProcess, start_host, wait_until
 
 from osgym_infra.hosts import hold_drained
-from osgym_infra.hosts.local import LocalTransport
+from osgym_infra.links.local import LocalLink
 from osgym_sdk import AsyncClient, EpisodeLost
 
 HOST = (sys.executable, "-m", "tests.support.fake_runtime_host")
@@ -57,7 +57,7 @@ class Hold:
         self.lines: list[str] = []
         argv = ["python3", hold_drained.__file__, "--etc", str(folder)]
         argv += ["--deadline-s", str(deadline_s), "--most-s", str(most_s)]
-        run = LocalTransport(root=False).run(argv, timeout_s=100, on_output=self.lines.append)
+        run = LocalLink(root=False).run(argv, timeout_s=100, on_output=self.lines.append)
         self.task = asyncio.create_task(run)
 
     async def says(self, line: str) -> None:
@@ -122,9 +122,9 @@ async def test_a_host_is_let_go_when_we_are_killed(
     (tmp_path / "agent.yaml").write_text(f"ports: [{host.port}]\n")
     (tmp_path / "secret.env").write_text("OSGYM_TOKEN=of-no-meaning-here\n")
     script = (
-        "import asyncio, sys\nfrom osgym_infra.hosts.local import LocalTransport\n"
+        "import asyncio, sys\nfrom osgym_infra.links.local import LocalLink\n"
         "say = lambda line: print(line, flush=True)\n"
-        "asyncio.run(LocalTransport(root=False).run(sys.argv[1:], timeout_s=100, on_output=say))"
+        "asyncio.run(LocalLink(root=False).run(sys.argv[1:], timeout_s=100, on_output=say))"
     )
     argv = [sys.executable, "-c", script, "python3", hold_drained.__file__, "--etc", str(tmp_path)]
     argv += ["--deadline-s", "60", "--most-s", "60"]

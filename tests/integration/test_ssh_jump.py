@@ -15,16 +15,16 @@ from typing import Any
 
 import pytest
 
-from osgym_infra.hosts.errors import (
+from osgym_infra.links.access import SshAccess
+from osgym_infra.links.errors import (
     ConnectionLost,
     FleetHostError,
     FleetHostUnreachable,
     HostKeyMismatch,
     LoginRefused,
 )
-from osgym_infra.hosts.ssh import SshTransport
-from osgym_infra.hosts.ssh_login import SshAddress
-from osgym_infra.hosts.transport import check, write
+from osgym_infra.links.link import check, write
+from osgym_infra.links.ssh import SshLink
 
 PORT = 22022
 OURS, BASTION, INNER, HOST = "198.18.253.1", "198.18.253.2", "198.18.254.1", "198.18.254.2"
@@ -146,31 +146,31 @@ def machines(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Machine
 
 
 @pytest.fixture
-def at(machines: tuple[Machine, Machine, Path]) -> SshAddress:
+def at(machines: tuple[Machine, Machine, Path]) -> SshAccess:
     """The host, by the bastion."""
     bastion, host, login = machines
-    jump = SshAddress(BASTION, PORT, host_key=bastion.public_key, key_file=str(login))
-    return SshAddress(HOST, PORT, host_key=host.public_key, key_file=str(login), jump=jump)
+    jump = SshAccess(BASTION, PORT, host_key=bastion.public_key, key_file=str(login))
+    return SshAccess(HOST, PORT, host_key=host.public_key, key_file=str(login), jump=jump)
 
 
-def jump_of(at: SshAddress) -> SshAddress:
+def jump_of(at: SshAccess) -> SshAccess:
     assert at.jump is not None
     return at.jump
 
 
 async def test_commands_and_files_go_through_it(
-    machines: tuple[Machine, Machine, Path], at: SshAddress, tmp_path: Path
+    machines: tuple[Machine, Machine, Path], at: SshAccess, tmp_path: Path
 ) -> None:
     """The host sees the bastion; its own key is checked all the same; nothing stays open."""
     bastion, host, _ = machines
-    transport = SshTransport(at)
+    transport = SshLink(at)
     await transport.connect()
     assert await check(transport, ["echo", "here"]) == "here\n"
     await write(transport, str(tmp_path / "file"), b"x" * 2**20)
     assert (tmp_path / "file").stat().st_size == 2**20
     assert f"Accepted publickey for root from {INNER}" in host.log
     await transport.close()
-    stranger = SshTransport(replace(at, host_key=OTHER_KEY))
+    stranger = SshLink(replace(at, host_key=OTHER_KEY))
     with pytest.raises(HostKeyMismatch, match="set its host_key in osgym:hosts"):
         await stranger.connect()
     await stranger.close()
@@ -178,11 +178,11 @@ async def test_commands_and_files_go_through_it(
 
 
 async def test_many_hosts_share_one_connection_to_it(
-    machines: tuple[Machine, Machine, Path], at: SshAddress
+    machines: tuple[Machine, Machine, Path], at: SshAccess
 ) -> None:
     """A server takes few logins at a time."""
     bastion, host, _ = machines
-    transports = [SshTransport(at) for _ in range(20)]
+    transports = [SshLink(at) for _ in range(20)]
     await asyncio.gather(*(transport.connect() for transport in transports))
     assert (bastion.connections(), host.connections()) == (1, 20)
     answers = await asyncio.gather(*(check(transport, ["echo", "here"]) for transport in transports))
@@ -192,7 +192,7 @@ async def test_many_hosts_share_one_connection_to_it(
 
 
 async def test_what_is_wrong_with_it_is_said_by_name(
-    machines: tuple[Machine, Machine, Path], at: SshAddress, tmp_path: Path
+    machines: tuple[Machine, Machine, Path], at: SshAccess, tmp_path: Path
 ) -> None:
     """Which of the two it is, and what to set."""
     tool("ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", str(tmp_path / "other"))
@@ -205,7 +205,7 @@ async def test_what_is_wrong_with_it_is_said_by_name(
     cases = [(replace(at, jump=replace(jump, **change)), kind, says) for change, kind, says in by_jump]
     cases += [(replace(at, port=9), FleetHostUnreachable, "cannot reach it: Connect(ion)? (failed|refused)")]
     for address, kind, says in cases:
-        transport = SshTransport(address)
+        transport = SshLink(address)
         with pytest.raises(kind, match=says) as refused:
             await transport.connect()
         await transport.close()
@@ -213,11 +213,11 @@ async def test_what_is_wrong_with_it_is_said_by_name(
 
 
 async def test_after_the_bastion_was_away_all_goes_on(
-    machines: tuple[Machine, Machine, Path], at: SshAddress
+    machines: tuple[Machine, Machine, Path], at: SshAccess
 ) -> None:
     """What ran is lost by name, the next connection is new; one that forwards nothing says so."""
     bastion, _, login = machines
-    transport, another = SshTransport(at), SshTransport(at)
+    transport, another = SshLink(at), SshLink(at)
     await transport.connect()
     await another.connect()
     await asyncio.to_thread(bastion.stop)

@@ -16,16 +16,16 @@ from tests.support.host_process import wait_until
 from tests.support.ssh_hosts import SshMachine, missing, ssh_machine
 
 from osgym_host.images.store import Image
-from osgym_infra.hosts.errors import (
+from osgym_infra.hosts.spec import ObservedHost
+from osgym_infra.hosts.worker import Worker
+from osgym_infra.links.errors import (
     CommandFailed,
     FleetHostUnreachable,
     HostKeyMismatch,
     Interrupted,
     LoginRefused,
 )
-from osgym_infra.hosts.provider import PartialFailure
-from osgym_infra.hosts.spec import ObservedHost
-from osgym_infra.hosts.worker import Worker
+from osgym_infra.resources.provider import PartialFailure
 from osgym_sdk import AsyncClient
 
 pytestmark = [pytest.mark.desktop, pytest.mark.timeout(600)]

@@ -18,8 +18,8 @@ from osgym_host.images.store import Image, default_data_dir
 from osgym_infra.archives.pack import PackedArchive, pack_agent, pack_image
 from osgym_infra.fleet.bootstrap import bootstrap_files
 from osgym_infra.hosts import tls
-from osgym_infra.hosts.provider import HOST, OsgymProvider
-from osgym_infra.hosts.values import plain_all, wrapped
+from osgym_infra.resources.provider import HOST, OsgymProvider
+from osgym_infra.resources.values import plain_all, wrapped
 from tests.support import ROOT
 from tests.support.ssh_hosts import SshMachine
 

@@ -20,11 +20,7 @@ from pulumi.provider.experimental.property_value import Computed, PropertyValue
 from pulumi.runtime.rpc import UNKNOWN as UNKNOWN_TEXT
 
 from osgym_infra.fleet.export import NothingToExport, export
-from osgym_infra.hosts import inputs, tls
-from osgym_infra.hosts.errors import CommandFailed, CommandTimedOut
-from osgym_infra.hosts.local import LocalTransport
-from osgym_infra.hosts.output import CollectedOutput, printable
-from osgym_infra.hosts.provider import HOST, SECRETS, OsgymProvider
+from osgym_infra.hosts import tls
 from osgym_infra.hosts.spec import (
     ArchiveSource,
     ObservedHost,
@@ -35,8 +31,12 @@ from osgym_infra.hosts.spec import (
     read_state,
     uploads,
 )
-from osgym_infra.hosts.transport import MOST_OUTPUT_BYTES, check, write
-from osgym_infra.hosts.values import plain, plain_all, wrapped
+from osgym_infra.links.errors import CommandFailed, CommandTimedOut
+from osgym_infra.links.link import MOST_OUTPUT_BYTES, CollectedOutput, check, printable, write
+from osgym_infra.links.local import LocalLink
+from osgym_infra.resources import host_inputs as inputs
+from osgym_infra.resources.provider import HOST, SECRETS, OsgymProvider
+from osgym_infra.resources.values import plain, plain_all, wrapped
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 CA = tls.make_ca("lab", NOW)
@@ -205,7 +205,7 @@ def test_output_is_bounded_and_steers_no_terminal() -> None:
 async def test_commands_on_this_machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Exit code and output; no secret of our environment; a file arrives whole with its mode."""
     monkeypatch.setenv("PULUMI_CONFIG_PASSPHRASE", "a-passphrase")
-    transport = LocalTransport()
+    transport = LocalLink()
     transport._prefix = []
     done = await transport.run(["sh", "-c", "echo out; echo err >&2; exit 3"], timeout_s=10)
     assert (done.exit_code, sorted(done.output.split())) == (3, ["err", "out"])
@@ -223,7 +223,7 @@ async def test_commands_on_this_machine(tmp_path: Path, monkeypatch: pytest.Monk
 @pytest.mark.parametrize("how", ["timeout", "cancel"])
 async def test_what_is_stopped_runs_on_nowhere(tmp_path: Path, how: str) -> None:
     """Neither the command nor its children, even if they are a session of their own making."""
-    transport = LocalTransport()
+    transport = LocalLink()
     transport._prefix = []
     script = f"sleep 1000 & echo $! > {tmp_path}/child; echo $$ > {tmp_path}/self; wait"
     running = asyncio.create_task(

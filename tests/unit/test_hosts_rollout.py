@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from osgym_infra.hosts.errors import CommandFailed, Interrupted
 from osgym_infra.hosts.rollout import Rollout, UpdateStopped
+from osgym_infra.links.errors import CommandFailed, Interrupted
 
 BROKEN = CommandFailed("root@c", "bootstrap.sh up health", 1, "no desktop became ready", "health")
 

@@ -13,12 +13,12 @@ from hypothesis import strategies as st
 from tests.support.fleet_configs import AWS, GCP, SSH
 
 from osgym_infra.catalogue.load import load
+from osgym_infra.catalogue.shapes import Market
 from osgym_infra.config.keys import KEYS, EgressPolicy, FleetConfig
 from osgym_infra.config.parse import parse
 from osgym_infra.config.providers import Provider, installed
 from osgym_infra.config.ssh_hosts import SshHost, SshLogin
 from osgym_infra.cost.model import QEMU
-from osgym_infra.cost.price import Market
 from osgym_infra.errors import BadInput, CannotMeet, OsgymInfraError
 from osgym_infra.fleet.blueprint import Blueprint, draw
 from osgym_infra.workloads import profile as profiles

@@ -10,9 +10,10 @@ import pytest
 
 from osgym_infra.catalogue.load import load
 from osgym_infra.catalogue.rows import Catalogue, HostRow, NetworkRow, Price, PriceSource, StorageRow
-from osgym_infra.cost.model import Kvm, ReplicaNeeds
+from osgym_infra.catalogue.shapes import Kvm, Market
+from osgym_infra.cost.model import ReplicaNeeds
 from osgym_infra.cost.planner import FleetPlan, PlanRequest, plan_fleet
-from osgym_infra.cost.price import CostAssumptions, FramesTo, Interruptions, Market
+from osgym_infra.cost.price import CostAssumptions, FramesTo, Interruptions
 from osgym_infra.errors import CannotMeet
 
 SOURCE = PriceSource("a list", date(2026, 11, 1))

@@ -23,10 +23,10 @@ from tests.support.cloud_requests import refusals
 from tests.support.fleet_configs import AWS, GCP
 
 from osgym_infra.catalogue.load import load
+from osgym_infra.catalogue.shapes import Kvm
 from osgym_infra.components.common import HostsArgs
 from osgym_infra.components.golden import place_golden_image
 from osgym_infra.config.parse import parse
-from osgym_infra.cost.model import Kvm
 from osgym_infra.errors import BadInput
 from osgym_infra.fleet import policy
 from osgym_infra.fleet.blueprint import Blueprint, draw

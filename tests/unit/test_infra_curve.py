@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from osgym_infra.catalogue.load import load
+from osgym_infra.catalogue.shapes import HostShape, Kvm
 from osgym_infra.cost.curve import (
     PAPER,
     CostCurve,
@@ -16,7 +17,7 @@ from osgym_infra.cost.curve import (
     of_paper,
     sized_by,
 )
-from osgym_infra.cost.model import QEMU, HostShape, Kvm, ReplicaNeeds, Resource, cpu_capacity, fit
+from osgym_infra.cost.model import QEMU, ReplicaNeeds, Resource, cpu_capacity, fit
 from osgym_infra.cost.planner import Candidate, PlanRequest, plan_fleet
 from osgym_infra.workloads import profile as profiles
 

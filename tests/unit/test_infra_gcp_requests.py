@@ -14,8 +14,7 @@ from tests.support.cloud_requests import refusals, rules_of, table
 
 from osgym_infra.catalogue.load import load
 from osgym_infra.catalogue.machines import machine_of
-from osgym_infra.cost.model import Kvm
-from osgym_infra.cost.price import Market
+from osgym_infra.catalogue.shapes import Kvm, Market
 from osgym_infra.preview.fake_cloud import LATER, FakeCloud
 
 ROOT = Path(__file__).resolve().parents[2]

@@ -19,17 +19,18 @@ from tests.unit import test_infra_components as cloud
 
 from osgym_host.images.definition import find_images_folder
 from osgym_infra.archives import make
-from osgym_infra.archives.inputs import AGENT, IMAGE, changed, problems
+from osgym_infra.archives.make import AGENT, IMAGE
 from osgym_infra.components.common import HostsArgs
 from osgym_infra.components.golden import place_golden_image
 from osgym_infra.errors import BadInput
 from osgym_infra.fleet import policy
 from osgym_infra.fleet.boot import STATUS
 from osgym_infra.fleet.bootstrap import bootstrap_files
-from osgym_infra.hosts import inputs as host_inputs
-from osgym_infra.hosts.errors import CommandFailed, FleetHostError, Interrupted
-from osgym_infra.hosts.provider import OsgymProvider
-from osgym_infra.hosts.values import plain_all, wrapped
+from osgym_infra.links.errors import CommandFailed, FleetHostError, Interrupted
+from osgym_infra.resources import host_inputs
+from osgym_infra.resources.archive_inputs import changed, problems
+from osgym_infra.resources.provider import OsgymProvider
+from osgym_infra.resources.values import plain_all, wrapped
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*has been deprecated:DeprecationWarning")
 

@@ -11,11 +11,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import osgym_infra
-from osgym_infra.cost.model import LOCAL, QEMU, HostShape, Kvm, ReplicaNeeds, Resource, Rules, fit
+from osgym_infra.catalogue.shapes import HostShape, Kvm, Market
+from osgym_infra.cost.model import LOCAL, QEMU, ReplicaNeeds, Resource, Rules, fit
 from osgym_infra.cost.price import (
     CostAssumptions,
     Interruptions,
-    Market,
     host_day,
     per_thousand_trajectories,
     replica_day,
@@ -210,7 +210,7 @@ def test_the_cost_model_is_pure() -> None:
     }  # fmt: skip
     pure = [
         "cost.model", "cost.queueing", "cost.price", "cost.mix", "cost.planner", "cost.compare", "cost.curve",
-        "catalogue.machines", "config.keys",
+        "catalogue.machines", "catalogue.shapes", "config.keys",
         "config.cloud_keys", "config.places", "config.quantities", "config.ssh_hosts",
         "fleet.boot_status",
         "config.providers", "config.readers", "fleet.boot", "fleet.fetched_archives", "fleet.policy",

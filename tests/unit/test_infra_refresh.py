@@ -16,8 +16,7 @@ from moto import mock_aws
 
 from osgym_infra.catalogue.load import load
 from osgym_infra.catalogue.rows import HostRow, Price, PriceSource
-from osgym_infra.cost.model import Kvm
-from osgym_infra.cost.price import Market
+from osgym_infra.catalogue.shapes import Kvm, Market
 from osgym_infra.errors import BadInput, RefreshFailed
 from osgym_infra.providers.aws import prices as aws
 from osgym_infra.providers.gcp import prices as gcp

@@ -14,8 +14,8 @@ from tests.unit.test_infra_components import blueprint, own_event_loops
 
 from osgym_infra.components.common import HostsArgs
 from osgym_infra.fleet.boot import LOCAL_DATA
-from osgym_infra.hosts import inputs
 from osgym_infra.providers.ssh.hosts import ReplicaHosts
+from osgym_infra.resources import host_inputs as inputs
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*has been deprecated:DeprecationWarning")
 

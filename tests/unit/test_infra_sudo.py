@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from osgym_infra.hosts.sudo import WRITE, grant, grant_file, refusal
+from osgym_infra.links.sudo import WRITE, grant, grant_file, refusal
 
 END = datetime(2026, 12, 1, 12, 30, tzinfo=timezone(timedelta(hours=2)))
 

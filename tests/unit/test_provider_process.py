@@ -16,10 +16,10 @@ from google.protobuf import struct_pb2
 from pulumi.provider.experimental.property_value import PropertyValue
 from pulumi.runtime.proto import provider_pb2, provider_pb2_grpc, status_pb2
 
-from osgym_infra.hosts.errors import CommandFailed
-from osgym_infra.hosts.provider import HOST, PartialFailure
-from osgym_infra.hosts.server import partial_failure_status
-from osgym_infra.hosts.values import wrapped
+from osgym_infra.links.errors import CommandFailed
+from osgym_infra.resources.provider import HOST, PartialFailure
+from osgym_infra.resources.server import partial_failure_status
+from osgym_infra.resources.values import wrapped
 
 FOLDER = Path(__file__).resolve().parents[2] / "infra" / "provider"
 URN = f"urn:pulumi:t::osgym::{HOST}::fleet-a"

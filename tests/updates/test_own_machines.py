@@ -15,9 +15,9 @@ from tests.support.ssh_hosts import SshMachine, missing, ssh_machine
 
 from osgym_host.images.store import Image
 from osgym_infra.fleet.bootstrap import bootstrap_files
-from osgym_infra.hosts.errors import Interrupted
-from osgym_infra.hosts.provider import OsgymProvider, PartialFailure
 from osgym_infra.hosts.rollout import UpdateStopped
+from osgym_infra.links.errors import Interrupted
+from osgym_infra.resources.provider import OsgymProvider, PartialFailure
 from osgym_sdk import AsyncClient, AsyncEpisode, OSGymError
 
 pytestmark = [pytest.mark.desktop, pytest.mark.timeout(600)]

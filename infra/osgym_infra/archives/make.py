@@ -16,12 +16,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from osgym_infra.archives.inputs import AGENT
 from osgym_infra.archives.pack import agent_definition
-from osgym_infra.hosts.errors import CommandFailed, FleetHostError, Interrupted
-from osgym_infra.hosts.local import LocalTransport
-from osgym_infra.hosts.transport import LOCAL, OutputListener
+from osgym_infra.links.access import LOCAL
+from osgym_infra.links.errors import CommandFailed, FleetHostError, Interrupted
+from osgym_infra.links.link import OutputListener
+from osgym_infra.links.local import LocalLink
 
+IMAGE, AGENT = "osgym:index:ImageArchive", "osgym:index:AgentArchive"
+"""Pulumi's types of the two archives."""
 ROOT = Path(__file__).resolve().parents[3]
 OSGYM = str(Path(sys.executable).with_name("osgym"))
 PACK = [sys.executable, "-m", "osgym_infra", "fleet", "pack"]
@@ -139,7 +141,7 @@ def emulated(listed: str, flavor: str) -> bool:
 async def _run(
     argv: list[str], timeout_s: float, say: OutputListener | None = None, *, root: bool = True
 ) -> str:
-    transport = LocalTransport(environment(os.environ), root=root)
+    transport = LocalLink(environment(os.environ), root=root)
     await transport.connect()
     done = await transport.run(argv, timeout_s=timeout_s, on_output=say)
     if done.exit_code != 0:

@@ -21,8 +21,7 @@ from osgym_infra.catalogue.rows import (
     ReferenceRow,
     StorageRow,
 )
-from osgym_infra.cost.model import Kvm
-from osgym_infra.cost.price import HOURS_PER_MONTH, Market
+from osgym_infra.catalogue.shapes import HOURS_PER_MONTH, Kvm, Market
 from osgym_infra.errors import BadInput
 
 SCHEMA = 1

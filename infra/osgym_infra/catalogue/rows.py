@@ -8,8 +8,7 @@ from dataclasses import dataclass
 from datetime import date
 from typing import TypeVar
 
-from osgym_infra.cost.model import GIB_PER_GB, HostShape, Kvm
-from osgym_infra.cost.price import HOURS_PER_MONTH, Market
+from osgym_infra.catalogue.shapes import GIB_PER_GB, HOURS_PER_MONTH, HostShape, Kvm, Market
 from osgym_infra.errors import BadInput
 
 _Row = TypeVar("_Row")

@@ -14,11 +14,11 @@ from rich.table import Table
 from osgym_infra.catalogue.ages import age_lines, today
 from osgym_infra.catalogue.load import cache_folder, load
 from osgym_infra.catalogue.rows import HostRow
+from osgym_infra.catalogue.shapes import Market
 from osgym_infra.cli.common import exits
 from osgym_infra.cli.tables import WIDTH
 from osgym_infra.config.keys import DEFAULT_REGIONS
 from osgym_infra.config.providers import Provider
-from osgym_infra.cost.price import Market
 from osgym_infra.providers.refresh import PRICED, fetcher
 from osgym_infra.providers.refresh import refresh as fetch_and_keep
 

@@ -11,8 +11,8 @@ import click
 
 from osgym_infra.cli.common import exits
 from osgym_infra.errors import OsgymInfraError
-from osgym_infra.hosts.local import becomes_root
-from osgym_infra.hosts.sudo import HOURS, MOST_HOURS, WRITE, grant, grant_file
+from osgym_infra.links.local import becomes_root
+from osgym_infra.links.sudo import HOURS, MOST_HOURS, WRITE, grant, grant_file
 
 ASK_S = 300.0
 """How long a person may take to type a password."""

@@ -11,11 +11,12 @@ import click
 
 from osgym_infra.catalogue.ages import age_lines, today
 from osgym_infra.catalogue.load import load
+from osgym_infra.catalogue.shapes import Market
 from osgym_infra.cli import tables
 from osgym_infra.cli.common import exits, quotas, rates
 from osgym_infra.cost.model import LOCAL, QEMU, ReplicaNeeds, Rules, boots_machines
 from osgym_infra.cost.planner import FleetPlan, PlanRequest, plan_fleet
-from osgym_infra.cost.price import CostAssumptions, FramesTo, Interruptions, Market
+from osgym_infra.cost.price import CostAssumptions, FramesTo, Interruptions
 from osgym_infra.errors import BadInput
 from osgym_infra.workloads import profile as profiles
 from osgym_infra.workloads.profile import Bound, Profile

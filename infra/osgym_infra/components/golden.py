@@ -13,7 +13,7 @@ from typing import Any
 
 import pulumi
 
-from osgym_infra.archives.inputs import AGENT, IMAGE
+from osgym_infra.archives.make import AGENT, IMAGE
 from osgym_infra.components.common import HostsArgs
 from osgym_infra.cost.model import boots_machines
 from osgym_infra.fleet.blueprint import slug
@@ -24,7 +24,7 @@ ROOT = Path(__file__).resolve().parents[3]
 
 
 class Archive(pulumi.CustomResource):
-    """A file that our provider makes. Its inputs: `osgym_infra.archives.inputs`.
+    """A file that our provider makes. Its inputs: `osgym_infra.resources.archive_inputs`.
 
     Attributes:
         archive: path of the file; its name holds a part of its SHA-256.

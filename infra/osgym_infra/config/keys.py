@@ -16,6 +16,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any
 
+from osgym_infra.catalogue.shapes import Market
 from osgym_infra.config.providers import ConfigKey, Provider, installed, read_provider, usable
 from osgym_infra.config.quantities import CountOrPercent, TrajectoryDetail, count_or_percent
 from osgym_infra.config.readers import (
@@ -32,7 +33,6 @@ from osgym_infra.config.readers import (
 )
 from osgym_infra.config.ssh_hosts import DIRECT, SshHost, SshLogin, read_hosts, read_jump
 from osgym_infra.cost.model import QEMU, RUNTIME_NAME, Rules
-from osgym_infra.cost.price import Market
 
 NAME = re.compile(r"[a-z0-9]([a-z0-9-]{0,38}[a-z0-9])?")
 DIGEST = re.compile(r"(sha256:)?[0-9a-f]{64}")

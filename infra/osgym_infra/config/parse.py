@@ -7,12 +7,12 @@ import difflib
 from collections.abc import Mapping
 from typing import Any
 
+from osgym_infra.catalogue.shapes import Market
 from osgym_infra.config.cloud_keys import check_cloud
 from osgym_infra.config.keys import KEYS, SHARED_KEYS, EgressPolicy, FleetConfig
 from osgym_infra.config.places import check_places
 from osgym_infra.config.providers import ConfigKey, Provider, read_provider
 from osgym_infra.config.readers import full_key
-from osgym_infra.cost.price import Market
 from osgym_infra.errors import BadInput
 
 

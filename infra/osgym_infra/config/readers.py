@@ -14,7 +14,7 @@ from collections.abc import Callable, Sequence
 from enum import StrEnum
 from typing import Any
 
-from osgym_infra.cost.price import Market
+from osgym_infra.catalogue.shapes import Market
 from osgym_infra.errors import BadInput
 from osgym_protocol.codes import TextEnum
 

@@ -7,9 +7,10 @@ from dataclasses import dataclass, replace
 
 from osgym_infra.catalogue.machines import machine_of
 from osgym_infra.catalogue.rows import Catalogue, Figure, HostRow
+from osgym_infra.catalogue.shapes import Market
 from osgym_infra.cost.mix import Mix
 from osgym_infra.cost.model import ReplicaNeeds
-from osgym_infra.cost.price import CostAssumptions, FramesTo, Market
+from osgym_infra.cost.price import CostAssumptions, FramesTo
 
 RENTED = (Market.ON_DEMAND, Market.SPOT)
 FIGURES = {"region_usd_per_gb": "traffic within a region", "egress_usd_per_gb": "traffic to the internet",

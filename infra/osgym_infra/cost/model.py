@@ -30,10 +30,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 
+from osgym_infra.catalogue.shapes import HostShape, Kvm, check_positive
 from osgym_infra.cost.queueing import Work
 from osgym_infra.errors import BadInput
-
-GIB_PER_GB = 1e9 / 2**30
 
 LOCAL = "local"
 """The host agent's default runtime."""
@@ -55,15 +54,6 @@ def boots_machines(runtime: str) -> bool:
     return runtime == QEMU
 
 
-class Kvm(StrEnum):
-    """How a host can run KVM guests."""
-
-    METAL = "metal"
-    NESTED = "nested"
-    NONE = "none"
-    UNKNOWN = "unknown"
-
-
 class Resource(StrEnum):
     """What can bind the number of replicas on a host."""
 
@@ -75,29 +65,6 @@ class Resource(StrEnum):
     EGRESS = "egress"
     LATENCY = "latency"
     CAP = "cap"
-
-
-@dataclass(frozen=True, slots=True)
-class HostShape:
-    """What a host has. `None` means: bought as needed, or not known; then it binds nothing.
-
-    `vcpu` are hardware threads as the provider counts them, `threads_per_core` of them to a core.
-    `disk_gib` is local storage; a host without takes a network volume of the size its replicas need.
-    """
-
-    name: str
-    vcpu: float
-    ram_gib: float
-    kvm: Kvm = Kvm.UNKNOWN
-    disk_gib: float | None = None
-    iops: float | None = None
-    mibps: float | None = None
-    egress_gbps: float | None = None
-    threads_per_core: int = 1
-
-    def __post_init__(self) -> None:
-        for field in ("vcpu", "ram_gib"):
-            _positive(f"{self.name}.{field}", getattr(self, field))
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,8 +92,8 @@ class ReplicaNeeds:
     reset_cpu_s: float = 0.0
 
     def __post_init__(self) -> None:
-        _positive("working_set_gib", self.working_set_gib)
-        _positive("steps_per_episode", self.steps_per_episode)
+        check_positive("working_set_gib", self.working_set_gib)
+        check_positive("steps_per_episode", self.steps_per_episode)
         if not 0 <= self.shared_fraction < 1:
             raise BadInput("shared_fraction", f"{self.shared_fraction} is not a part", "0 ≤ s < 1")
         for field in _AMOUNTS:
@@ -322,11 +289,6 @@ def fit(
         if name not in (Resource.CAP, Resource.LATENCY)
     }
     return Fit(replicas, binding, limits, stranded)
-
-
-def _positive(field: str, value: float) -> None:
-    if not (value > 0 and math.isfinite(value)):
-        raise BadInput(field, f"{value} is not a size", "a number above 0")
 
 
 def _not_negative(field: str, value: float) -> None:

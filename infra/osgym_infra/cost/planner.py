@@ -7,21 +7,12 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 from osgym_infra.catalogue.rows import Catalogue, HostRow, Price, PriceSource, ReferenceRow
+from osgym_infra.catalogue.shapes import HostShape, Kvm, Market
 from osgym_infra.cost import compare, queueing
 from osgym_infra.cost.compare import MixedFleet, shown
 from osgym_infra.cost.mix import HostOffer, affordable, cheapest_mix
-from osgym_infra.cost.model import (
-    LOCAL,
-    Fit,
-    HostShape,
-    Kvm,
-    ReplicaNeeds,
-    Rules,
-    boots_machines,
-    cpu_capacity,
-    fit,
-)
-from osgym_infra.cost.price import CostAssumptions, HostDay, Market, host_day, replica_day, volume_usd_per_day
+from osgym_infra.cost.model import LOCAL, Fit, ReplicaNeeds, Rules, boots_machines, cpu_capacity, fit
+from osgym_infra.cost.price import CostAssumptions, HostDay, host_day, replica_day, volume_usd_per_day
 from osgym_infra.errors import BadInput, CannotMeet
 
 

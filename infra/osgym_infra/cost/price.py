@@ -12,20 +12,10 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from enum import StrEnum
 
+from osgym_infra.catalogue.shapes import HOURS_PER_MONTH, Market
 from osgym_infra.errors import BadInput
 
-HOURS_PER_MONTH = 730.0
-"""365·24/12; what the providers themselves divide monthly prices by."""
-
 DAYS_PER_MONTH = HOURS_PER_MONTH / 24
-
-
-class Market(StrEnum):
-    """How a host is paid for."""
-
-    ON_DEMAND = "on_demand"
-    SPOT = "spot"
-    DEDICATED = "dedicated"
 
 
 class FramesTo(StrEnum):

@@ -8,12 +8,13 @@ from dataclasses import dataclass
 
 from osgym_infra.catalogue.machines import machine_of
 from osgym_infra.catalogue.rows import Catalogue, PriceSource
+from osgym_infra.catalogue.shapes import Kvm, Market
 from osgym_infra.config.keys import FleetConfig
 from osgym_infra.config.readers import full_key
 from osgym_infra.cost.compare import MixedFleet
-from osgym_infra.cost.model import Kvm, Rules, boots_machines
+from osgym_infra.cost.model import Rules, boots_machines
 from osgym_infra.cost.planner import Candidate, PlanRequest, plan_fleet
-from osgym_infra.cost.price import CostAssumptions, FramesTo, Market
+from osgym_infra.cost.price import CostAssumptions, FramesTo
 from osgym_infra.errors import BadInput, CannotMeet
 from osgym_infra.fleet.bounds import bounded, stand_ins
 from osgym_infra.fleet.groups import HostGroup as HostGroup

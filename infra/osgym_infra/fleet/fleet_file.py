@@ -12,70 +12,16 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
+from osgym_infra.config.providers import Provider, installed
 from osgym_infra.config.readers import ADDRESS
 from osgym_infra.errors import BadInput
 from osgym_infra.fleet.outputs import SCHEMA_VERSION
+from osgym_infra.links.access import LOCAL, HostAccess, SshAccess
 
 FIELD = "fleet.json"
 MOST_BYTES = 16 * 1024 * 1024
 MOST_TOKEN_BYTES = 4096
 MOST_ID_CHARS = 100
-LOCAL = "local"
-"""The ssh address that means this machine, without ssh."""
-INSTANCE_ID = re.compile(r"i-[0-9a-f]{8,17}")
-"""Of an EC2 instance (EC2 API reference, Instance)."""
-RESOURCE_NAME = re.compile(r"[a-z0-9][a-z0-9-]{0,62}")
-"""Names of Compute Engine's instances and zones (RFC 1035), projects by name or number, regions of AWS."""
-
-
-@dataclass(frozen=True, slots=True)
-class SshAccess:
-    """How a host is entered by ssh.
-
-    Attributes:
-        address: `local` means this machine, without ssh.
-        host_key: `ssh-ed25519 AAAA…`; empty: the user's known_hosts must have it.
-        key_file: private key; empty: the ssh agent's and the default keys.
-        jump: the machine in between, if any.
-    """
-
-    address: str
-    port: int = 22
-    user: str = "root"
-    host_key: str = ""
-    key_file: str = ""
-    jump: SshAccess | None = None
-
-    @property
-    def is_local(self) -> bool:
-        return self.address == LOCAL
-
-    @property
-    def name(self) -> str:
-        """As users know it."""
-        if self.is_local:
-            return LOCAL
-        return f"{self.user}@{self.address}" + ("" if self.port == 22 else f":{self.port}")
-
-
-@dataclass(frozen=True, slots=True)
-class SsmAccess:
-    """An EC2 instance, entered through Systems Manager with the `aws` command."""
-
-    instance: str
-    region: str
-
-
-@dataclass(frozen=True, slots=True)
-class IapAccess:
-    """A Compute Engine instance, entered through Identity-Aware Proxy with the `gcloud` command."""
-
-    instance: str
-    zone: str
-    project: str
-
-
-HostAccess = SshAccess | SsmAccess | IapAccess
 
 
 @dataclass(frozen=True, slots=True)
@@ -251,23 +197,14 @@ def _host(row: Mapping[str, Any], fleet: Mapping[str, Any]) -> FleetHost:
 
 
 def _access(name: str, row: Mapping[str, Any], fleet: Mapping[str, Any]) -> HostAccess | None:
-    """What `ssh` says; for a cloud's host without it, what follows from its name."""
+    """Access by the row's `ssh`; without it, the access that the provider derives from its name."""
     ssh = row.get("ssh")
     if ssh is not None:
         return _ssh(f"host {name}: ssh", ssh)
-    zone, region = str(row.get("zone") or ""), str(fleet.get("region") or "")
-    if fleet.get("provider") == "aws" and INSTANCE_ID.fullmatch(name) and RESOURCE_NAME.fullmatch(region):
-        return SsmAccess(name, region)
-    project = _project(str(fleet.get("token_secret") or ""))
-    if fleet.get("provider") == "gcp" and all(map(RESOURCE_NAME.fullmatch, (name, zone, project))):
-        return IapAccess(name, zone, project)
-    return None
-
-
-def _project(token_source: str) -> str:
-    """Of Google Cloud, from `gcp:projects/PROJECT/secrets/…`."""
-    parts = token_source.removeprefix("gcp:").split("/")
-    return parts[1] if len(parts) > 2 and parts[0] == "projects" else ""
+    provider = str(fleet.get("provider") or "")
+    part = Provider(provider).optional_part("access") if provider in installed() else None
+    found: HostAccess | None = part.access_of(row, fleet) if part else None
+    return found
 
 
 def _ssh(where: str, given: Any) -> SshAccess:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from osgym_infra.catalogue.rows import MachineRow
-from osgym_infra.cost.price import Market
+from osgym_infra.catalogue.shapes import Market
 
 
 @dataclass(frozen=True, slots=True)

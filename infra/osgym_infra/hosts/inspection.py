@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from osgym_infra.fleet.boot import DATA, TARGET
-from osgym_infra.hosts.errors import UnfitHost
 from osgym_infra.hosts.spec import ObservedHost, read_state
-from osgym_infra.hosts.transport import Transport, check
+from osgym_infra.links.errors import UnfitHost
+from osgym_infra.links.link import HostLink, check
 
 LOOK_S = 60.0
 
@@ -38,15 +38,15 @@ printf '}}\\n'
 """
 
 
-async def inspect_host(transport: Transport) -> ObservedHost:
+async def inspect_host(link: HostLink) -> ObservedHost:
     """Return what is on a host that is connected.
 
     Raises:
         UnfitHost: it does not answer like a Linux machine with a shell.
         HostError: the connection broke, or we may not run commands.
     """
-    output = await check(transport, ["sh", "-c", SCRIPT], timeout_s=LOOK_S)
+    output = await check(link, ["sh", "-c", SCRIPT], timeout_s=LOOK_S)
     try:
         return read_state(output)
     except (ValueError, KeyError, TypeError) as error:
-        raise UnfitHost(transport.name, f"it answers with something else: {output[-200:]!r}") from error
+        raise UnfitHost(link.name, f"it answers with something else: {output[-200:]!r}") from error

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import asyncio
 
-from osgym_infra.hosts.errors import FleetHostError, Interrupted
+from osgym_infra.links.errors import FleetHostError, Interrupted
 
 REMEDY = (
     "\nThe update stops here: no other host is touched, and those that serve go on. Put right what is said "

@@ -14,8 +14,7 @@ from urllib.parse import unquote, urlsplit
 
 from osgym_infra.cost.model import boots_machines
 from osgym_infra.hosts import tls
-from osgym_infra.hosts.ssh_login import SshAddress
-from osgym_infra.hosts.transport import LOCAL
+from osgym_infra.links.access import LOCAL, SshAccess
 
 TOKEN_FILE = "/etc/osgym/token"  # noqa: S105 - a path
 STEP_TIMEOUTS_S: Mapping[str, float] = {
@@ -53,7 +52,7 @@ class HostSpec:
         max_unavailable: how many hosts of the fleet may be away at a time.
     """
 
-    at: SshAddress
+    at: SshAccess
     settings: Mapping[str, str]
     token: str = field(repr=False)
     ca: tls.Credential

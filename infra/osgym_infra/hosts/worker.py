@@ -13,18 +13,7 @@ from pathlib import Path
 from osgym_infra.fleet.boot import TARGET, env_file
 from osgym_infra.hosts import tls
 from osgym_infra.hosts.drained import held_drained
-from osgym_infra.hosts.errors import (
-    CommandFailed,
-    ConnectionLost,
-    FleetHostError,
-    FleetHostUnreachable,
-    HostKeyMismatch,
-    Interrupted,
-    LoginRefused,
-    UnfitHost,
-)
 from osgym_infra.hosts.inspection import inspect_host
-from osgym_infra.hosts.local import LocalTransport
 from osgym_infra.hosts.rollout import REMEDY, Rollout, Turn, UpdateStopped
 from osgym_infra.hosts.spec import (
     FIRST_LIVE_STEP,
@@ -38,8 +27,20 @@ from osgym_infra.hosts.spec import (
     host_settings,
     uploads,
 )
-from osgym_infra.hosts.ssh import SshTransport
-from osgym_infra.hosts.transport import LOCAL, OutputListener, Transport, check, write
+from osgym_infra.links.access import LOCAL
+from osgym_infra.links.errors import (
+    CommandFailed,
+    ConnectionLost,
+    FleetHostError,
+    FleetHostUnreachable,
+    HostKeyMismatch,
+    Interrupted,
+    LoginRefused,
+    UnfitHost,
+)
+from osgym_infra.links.link import HostLink, OutputListener, check, write
+from osgym_infra.links.local import LocalLink
+from osgym_infra.links.ssh import SshLink
 
 UPLOAD_S = 7200.0
 DOWN_S = 600.0
@@ -89,9 +90,9 @@ class Worker:
         """The host as users know it."""
         return LOCAL if self.spec.is_local else self.spec.at.name
 
-    def transport(self) -> Transport:
+    def link(self) -> HostLink:
         """A connection to the host, not yet made."""
-        return LocalTransport() if self.spec.is_local else SshTransport(self.spec.at)
+        return LocalLink() if self.spec.is_local else SshLink(self.spec.at)
 
     async def bring_up(self) -> ObservedHost:
         """From whatever the host is to a serving host. Safe to repeat: what is right is left alone.
@@ -104,8 +105,8 @@ class Worker:
             UpdateStopped: another host did not come back, so this one was left as it was.
             Interrupted: this task was cancelled; the same holds.
         """
-        transport = self.transport()
-        turn = self.rollout.turn(transport.name, self.spec.max_unavailable)
+        link = self.link()
+        turn = self.rollout.turn(link.name, self.spec.max_unavailable)
         touched = False
         step = ""
 
@@ -114,7 +115,7 @@ class Worker:
             touched, step = True, name
 
         try:
-            found = await self._persist(transport, turn, doing)
+            found = await self._persist(link, turn, doing)
             await turn.end()
             return found
         except UpdateStopped:
@@ -122,7 +123,7 @@ class Worker:
         except asyncio.CancelledError:
             where = f"interrupted in step {step}" if step else "interrupted"
             hint = "; it is half configured, and running up again goes on" if touched else ""
-            raise Interrupted(transport.name, where + hint, touched=touched) from None
+            raise Interrupted(link.name, where + hint, touched=touched) from None
         except FleetHostError as error:
             error.touched = touched
             error.step = error.step or step
@@ -131,8 +132,8 @@ class Worker:
                 await turn.end(error)
             raise
         finally:
-            await turn.end(Interrupted(transport.name, "given up"))
-            await _closed(transport)
+            await turn.end(Interrupted(link.name, "given up"))
+            await _closed(link)
 
     async def inspect(self) -> ObservedHost:
         """Return what is on the host now.
@@ -140,12 +141,12 @@ class Worker:
         Raises:
             HostError: the host cannot be inspected.
         """
-        transport = self.transport()
+        link = self.link()
         try:
-            await transport.connect()
-            return await inspect_host(transport)
+            await link.connect()
+            return await inspect_host(link)
         finally:
-            await _closed(transport)
+            await _closed(link)
 
     def drift(self, found: ObservedHost) -> list[str]:
         """What is not as it shall be."""
@@ -157,83 +158,83 @@ class Worker:
         Raises:
             HostError: something is left, or nobody knows.
         """
-        transport = self.transport()
+        link = self.link()
         try:
-            await transport.connect()
+            await link.connect()
             # Put there anew: a host that is half configured may have an older one, or none.
-            await self._place_files(transport)
-            await self._place_settings(transport, SETTINGS)
-            if (await inspect_host(transport)).active:
-                async with held_drained(transport, self.spec.drain_timeout_s, self._on_output):
+            await self._place_files(link)
+            await self._place_settings(link, SETTINGS)
+            if (await inspect_host(link)).active:
+                async with held_drained(link, self.spec.drain_timeout_s, self._on_output):
                     pass
             self.say("removing everything")
-            await self._bootstrap(transport, ["down", "--purge"], DOWN_S)
-            await check(transport, ["rm", "-rf", TARGET, CACHE], timeout_s=60)
+            await self._bootstrap(link, ["down", "--purge"], DOWN_S)
+            await check(link, ["rm", "-rf", TARGET, CACHE], timeout_s=60)
         except asyncio.CancelledError:
-            raise Interrupted(transport.name, "interrupted while it was taken down", touched=True) from None
+            raise Interrupted(link.name, "interrupted while it was taken down", touched=True) from None
         finally:
-            await _closed(transport)
+            await _closed(link)
 
-    async def _persist(self, transport: Transport, turn: Turn, doing: OutputListener) -> ObservedHost:
+    async def _persist(self, link: HostLink, turn: Turn, doing: OutputListener) -> ObservedHost:
         """All steps; when the host goes away in the middle, all of them again once it is back."""
-        await transport.connect()
+        await link.connect()
         for restarts in range(MOST_RESTARTS + 1):
             try:
-                return await self._all_steps(transport, turn, doing)
+                return await self._all_steps(link, turn, doing)
             except ConnectionLost as error:
                 if restarts == MOST_RESTARTS:
                     raise
                 self.say(f"{error.problem}; waiting for the host to come back")
-                await self._reconnect(transport, error)
+                await self._reconnect(link, error)
         raise AssertionError("not reached")
 
-    async def _reconnect(self, transport: Transport, lost: ConnectionLost) -> None:
+    async def _reconnect(self, link: HostLink, lost: ConnectionLost) -> None:
         end = time.monotonic() + self.restart_s
         while True:
             try:
-                await transport.connect()
+                await link.connect()
                 return
             except (HostKeyMismatch, LoginRefused):
                 raise
             except FleetHostUnreachable as error:
                 if time.monotonic() > end:
                     problem = f"{lost.problem}, and it did not come back within {self.restart_s:g} s"
-                    raise FleetHostUnreachable(transport.name, problem) from error
+                    raise FleetHostUnreachable(link.name, problem) from error
             await asyncio.sleep(_RETRY_S)
 
-    async def _all_steps(self, transport: Transport, turn: Turn, doing: OutputListener) -> ObservedHost:
+    async def _all_steps(self, link: HostLink, turn: Turn, doing: OutputListener) -> ObservedHost:
         spec = self.spec
-        found = await inspect_host(transport)
+        found = await inspect_host(link)
         if found.unfit:
-            raise UnfitHost(transport.name, found.unfit)
+            raise UnfitHost(link.name, found.unfit)
         if found.user_id != 0:
-            raise LoginRefused(transport.name, f"commands run there as user {found.user_id}, not as root")
+            raise LoginRefused(link.name, f"commands run there as user {found.user_id}, not as root")
         if found.agent and not found.serving:
             await turn.take(serves=False)  # it is away already, and counts
         doing("files")
-        await self._place_files(transport)
-        await self._place_settings(transport, NEXT_SETTINGS)
+        await self._place_files(link)
+        await self._place_settings(link, NEXT_SETTINGS)
         needed = {source.lower(): (source, path) for source, path in uploads(spec, found).items()}
         for name in BESIDE_STEPS:
             doing(name)
             if name in needed:
-                await self._upload(transport, *needed[name])
-            await self._bootstrap(transport, ["up", name], STEP_TIMEOUTS_S[name], name)
-        reason = await self._restart_reason(transport, found)
+                await self._upload(link, *needed[name])
+            await self._bootstrap(link, ["up", name], STEP_TIMEOUTS_S[name], name)
+        reason = await self._restart_reason(link, found)
         if not reason:
-            return await self._live_steps(transport, found, doing)
+            return await self._live_steps(link, found, doing)
         if not found.serving:
             await turn.take(serves=False)
-            return await self._live_steps(transport, found, doing)
+            return await self._live_steps(link, found, doing)
         if not turn.is_taken:
             self.say("ready to be updated, waits for its turn")
         await turn.take(serves=True)
         doing("drain")
         self.say(f"draining, since the agent has to be restarted: {reason}")
-        async with held_drained(transport, spec.drain_timeout_s, self._on_output):
-            return await self._live_steps(transport, found, doing)
+        async with held_drained(link, spec.drain_timeout_s, self._on_output):
+            return await self._live_steps(link, found, doing)
 
-    async def _restart_reason(self, transport: Transport, found: ObservedHost) -> str:
+    async def _restart_reason(self, link: HostLink, found: ObservedHost) -> str:
         """Why the live steps would restart the agent, in a few words; empty: they would not."""
         spec = self.spec
         if not found.active:
@@ -244,67 +245,63 @@ class Worker:
             return "another token"
         if not self._has_certificate(found):
             return "another certificate"
-        output = await check(transport, [*BOOTSTRAP_NEXT, "pending"])
+        output = await check(link, [*BOOTSTRAP_NEXT, "pending"])
         return ", ".join(line.removeprefix("osgym: ") for line in output.splitlines() if line)
 
-    async def _live_steps(
-        self, transport: Transport, found: ObservedHost, doing: OutputListener
-    ) -> ObservedHost:
+    async def _live_steps(self, link: HostLink, found: ObservedHost, doing: OutputListener) -> ObservedHost:
         doing(FIRST_LIVE_STEP)
-        await self._place_settings(transport, SETTINGS)
-        await self._place_secrets(transport, found)
+        await self._place_settings(link, SETTINGS)
+        await self._place_secrets(link, found)
         for name in LIVE_STEPS[:-1]:
             doing(name)
-            await self._bootstrap(transport, ["up", name], STEP_TIMEOUTS_S[name], name)
+            await self._bootstrap(link, ["up", name], STEP_TIMEOUTS_S[name], name)
         doing(LAST_LOOK)
-        await check(transport, ["rm", "-rf", CACHE])
-        found = await inspect_host(transport)
+        await check(link, ["rm", "-rf", CACHE])
+        found = await inspect_host(link)
         if wrong := self.drift(found):
-            raise FleetHostError(transport.name, f"all steps were done, and yet: {'; '.join(wrong)}")
+            raise FleetHostError(link.name, f"all steps were done, and yet: {'; '.join(wrong)}")
         if 0 < found.admits < self.spec.most_replicas:
             self.say(f"its agent admits {found.admits} of {self.spec.most_replicas} replicas, by its memory")
         return found
 
-    async def _upload(self, transport: Transport, source: ArchiveSource, path: Path) -> None:
+    async def _upload(self, link: HostLink, source: ArchiveSource, path: Path) -> None:
         """Only when its step comes, so that what fails before costs no upload."""
         self.say(f"uploading {path.name}")
         if not await asyncio.to_thread(path.is_file):
-            raise FleetHostError(transport.name, f"{path} (of {source.uri}) is not here to be uploaded")
-        await write(transport, source.remote, path, mode="600", timeout_s=UPLOAD_S)
+            raise FleetHostError(link.name, f"{path} (of {source.uri}) is not here to be uploaded")
+        await write(link, source.remote, path, mode="600", timeout_s=UPLOAD_S)
 
-    async def _place_settings(self, transport: Transport, path: str) -> None:
-        await write(transport, path, env_file(host_settings(self.spec)).encode())
+    async def _place_settings(self, link: HostLink, path: str) -> None:
+        await write(link, path, env_file(host_settings(self.spec)).encode())
 
-    async def _place_files(self, transport: Transport) -> None:
+    async def _place_files(self, link: HostLink) -> None:
         for name, data in sorted(self.files.items()):
-            await write(transport, f"{TARGET}/{name}", data, mode="755")
+            await write(link, f"{TARGET}/{name}", data, mode="755")
 
-    async def _place_secrets(self, transport: Transport, found: ObservedHost) -> None:
+    async def _place_secrets(self, link: HostLink, found: ObservedHost) -> None:
         spec = self.spec
-        await write(transport, TOKEN_FILE, f"{spec.token}\n".encode(), mode="600")
-        await write(transport, f"{TLS}/ca.pem", spec.ca.certificate.encode())
+        await write(link, TOKEN_FILE, f"{spec.token}\n".encode(), mode="600")
+        await write(link, f"{TLS}/ca.pem", spec.ca.certificate.encode())
         if not self._has_certificate(found):
             # The key is made here and goes to the host's disk: it is kept nowhere else.
             pair = tls.issue(spec.ca, spec.addresses, self.now())
-            await write(transport, f"{TLS}/key.pem", pair.key.encode(), mode="600")
-            await write(transport, f"{TLS}/cert.pem", pair.certificate.encode())
+            await write(link, f"{TLS}/key.pem", pair.key.encode(), mode="600")
+            await write(link, f"{TLS}/cert.pem", pair.certificate.encode())
 
     def _has_certificate(self, found: ObservedHost) -> bool:
         spec = self.spec
         return tls.is_still_valid(found.certificate, spec.ca.certificate, spec.addresses, self.now())
 
-    async def _bootstrap(
-        self, transport: Transport, words: list[str], timeout_s: float, step: str = ""
-    ) -> None:
+    async def _bootstrap(self, link: HostLink, words: list[str], timeout_s: float, step: str = "") -> None:
         argv = [*(BOOTSTRAP_NEXT if step in BESIDE_STEPS else [BOOTSTRAP]), *words]
-        done = await transport.run(argv, timeout_s=timeout_s, on_output=self._on_output)
+        done = await link.run(argv, timeout_s=timeout_s, on_output=self._on_output)
         if done.exit_code != 0:
-            raise CommandFailed(transport.name, shlex.join(argv), done.exit_code, done.output, step)
+            raise CommandFailed(link.name, shlex.join(argv), done.exit_code, done.output, step)
 
     def _on_output(self, line: str) -> None:
         if line.startswith("osgym: "):
             self.say(line.removeprefix("osgym: "))
 
 
-async def _closed(transport: Transport) -> None:
-    await asyncio.shield(asyncio.ensure_future(transport.close()))
+async def _closed(link: HostLink) -> None:
+    await asyncio.shield(asyncio.ensure_future(link.close()))

@@ -62,8 +62,7 @@ def doctor(
 ) -> None:
     """Say what each host can run, found out by trying it there, and how to get what is missing."""
     needs_ops()
-    from osgym_infra.cli.fleet_ops.group import run_on_all, with_login
-    from osgym_infra.cli.fleet_ops.link import RemoteJob
+    from osgym_infra.cli.fleet_ops.group import RemoteJob, run_on_all, with_login
     from osgym_infra.cli.fleet_ops.watchers import Silent
 
     hosts = with_login(with_found(read_fleet_file(fleet_path)).select(patterns), ssh_user, ssh_key)

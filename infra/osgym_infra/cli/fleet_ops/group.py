@@ -1,25 +1,72 @@
-"""A command on many hosts at once, over Fabric's thread group: bounded, each with a deadline of its own."""
+"""A command on many hosts at once: bounded, each host with a deadline of its own."""
 
 from __future__ import annotations
 
-import threading
+import asyncio
+import math
+import os
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Protocol
 
-import fabric
-
-from osgym_infra.cli.fleet_ops.link import Budget, HostLink, LinkFailed, Output, RemoteJob
 from osgym_infra.cli.fleet_ops.outcome import HostFailure, HostOutcome
-from osgym_infra.cli.fleet_ops.process_link import IapLink, LocalLink, SsmLink
-from osgym_infra.cli.fleet_ops.ssh_link import Jumps, SshLink
-from osgym_infra.cli.fleet_ops.text import Lines
-from osgym_infra.fleet.fleet_file import FleetHost, IapAccess, SshAccess, SsmAccess
+from osgym_infra.cli.fleet_ops.text import MOST_SHOWN_LINES, Lines, escaped
+from osgym_infra.fleet.fleet_file import FleetHost
+from osgym_infra.links.access import ProgramAccess, SshAccess
+from osgym_infra.links.errors import (
+    CommandTimedOut,
+    ConnectionLost,
+    FleetHostError,
+    HostKeyMismatch,
+    LoginRefused,
+)
+from osgym_infra.links.link import HostLink
+from osgym_infra.links.local import LocalLink
+from osgym_infra.links.program import LAST_WORD, ProgramLink
+from osgym_infra.links.ssh import SshLink
+from osgym_infra.links.ssh_login import CONNECT_S
 
-INTERRUPT_S = 3.0
-"""How long hosts are given to be left in order after Ctrl-C."""
+MOST_KEPT_BYTES = 1024 * 1024
+"""Bytes that are kept of the end of a command's output, for commands that read it."""
+
+
+@dataclass(frozen=True, slots=True)
+class RemoteJob:
+    """A command for many hosts.
+
+    Attributes:
+        argv: Run as it is, no shell in between; it ends when the connection does.
+        as_root: Whether it runs through `sudo -n` where the login is somebody else's.
+        deadline_s: Deadline of one host, from the connection to the command's end; None: only the connection
+            has one.
+        most_lines: Number of one host's lines that are shown; None: all.
+    """
+
+    argv: tuple[str, ...]
+    as_root: bool = False
+    deadline_s: float | None = None
+    most_lines: int | None = MOST_SHOWN_LINES
+
+    def link_to(self, host: FleetHost) -> HostLink:
+        """Return a link to a host, which is not open yet.
+
+        Raises:
+            FleetHostError: fleet.json does not say how it is entered.
+        """
+        match host.access:
+            case SshAccess() as access if access.is_local:
+                by_sudo = self.as_root and os.geteuid() != 0
+                return LocalLink(None if by_sudo else os.environ, root=self.as_root)
+            case SshAccess() as access:
+                connect_s = max(1.0, min(CONNECT_S, self.deadline_s or CONNECT_S))
+                return SshLink(access, root=self.as_root, connect_s=connect_s)
+            case ProgramAccess() as access:
+                return ProgramLink(access, root=self.as_root)
+            case None:
+                remedy = "run `osgym fleet export` again, or add an object `ssh` to it"
+                raise FleetHostError(host.id, "fleet.json does not say how it is entered", remedy=remedy)
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,87 +109,82 @@ class Watcher(Protocol):
         ...
 
 
-class Member:
-    """One host of a group: what `ThreadingGroup` takes for a connection."""
-
-    def __init__(
-        self,
-        host: FleetHost,
-        gate: threading.Semaphore,
-        stop: threading.Event,
-        watcher: Watcher,
-        jumps: Jumps,
-    ) -> None:
-        self._host, self._gate, self._stop, self._watcher, self._jumps = host, gate, stop, watcher, jumps
-
-    def run(self, job: RemoteJob) -> Finished:
-        """Run the job when it is this host's turn. Raises nothing that a host could cause."""
-        with self._gate:
-            began = time.monotonic()
-            lines = Lines(lambda text: self._watcher.line(self._host, text), job.most_lines)
-            output = Output(lines)
-            code, failure = None, None
-            link: HostLink | None = None
-            try:
-                budget = Budget(job, self._stop)
-                budget.check("connect")
-                self._watcher.begun(self._host)
-                link = link_of(self._host, self._jumps)
-                code = link.execute(job, budget, output)
-            except LinkFailed as error:
-                failure = error.failure
-            finally:
-                if link is not None:
-                    link.close()
-            if lines.left_out:
-                self._watcher.line(self._host, f"… {lines.left_out} more lines are not shown")
-            done = Finished(self._host, code, output.text, time.monotonic() - began, failure)
-            self._watcher.finished(done)
-            return done
-
-    def close(self) -> None:
-        """Each connection is closed by the thread that made it."""
-
-
 def run_on_all(hosts: Sequence[FleetHost], job: RemoteJob, parallel: int, watcher: Watcher) -> list[Finished]:
     """Run a command on all hosts, so many at a time; returns what became of each, in their order.
 
     Raises:
         KeyboardInterrupt: what ran was stopped, on the hosts too.
     """
-    gate, stop = threading.Semaphore(parallel), threading.Event()
-    jumps = Jumps()
-    members = [Member(host, gate, stop, watcher, jumps) for host in hosts]
-    group = fabric.ThreadingGroup.from_connections(members)
-    try:
-        results = group.run(job)
-    except KeyboardInterrupt:
-        stop.set()
-        _leave(gate, parallel)
-        raise
-    finally:
-        jumps.close()
-    return [results[member] for member in members]
+
+    async def run() -> list[Finished]:
+        gate = asyncio.Semaphore(parallel)
+        async with asyncio.TaskGroup() as group:
+            tasks = [group.create_task(_run_on(host, job, gate, watcher)) for host in hosts]
+        return [task.result() for task in tasks]
+
+    return asyncio.run(run())
 
 
-def link_of(host: FleetHost, jumps: Jumps) -> HostLink:
-    """The way into a host.
+async def _run_on(host: FleetHost, job: RemoteJob, gate: asyncio.Semaphore, watcher: Watcher) -> Finished:
+    """Run the job when it is this host's turn. Raises nothing that a host could cause."""
+    async with gate:
+        began_s = time.monotonic()
+        lines = Lines(lambda text: watcher.line(host, text), job.most_lines)
+        if isinstance(host.access, ProgramAccess):
+            lines.skipped = (LAST_WORD, *host.access.chatter)
+        kept = bytearray()
 
-    Raises:
-        LinkFailed: fleet.json does not name one.
-    """
-    match host.access:
-        case SshAccess() as ssh if ssh.is_local:
-            return LocalLink()
-        case SshAccess() as ssh:
-            return SshLink(ssh, jumps)
-        case SsmAccess() as ssm:
-            return SsmLink(ssm)
-        case IapAccess() as iap:
-            return IapLink(iap)
-        case None:
-            raise LinkFailed("connect", "fleet.json does not say how it is entered",
-                             "run `osgym fleet export` again, or add an object `ssh` to it")  # fmt: skip
+        def feed(data: bytes) -> None:
+            kept.extend(data)
+            if len(kept) > 2 * MOST_KEPT_BYTES:
+                del kept[:-MOST_KEPT_BYTES]
+            lines.feed(data)
+
+        watcher.begun(host)
+        code, failure, connected = None, None, False
+        link: HostLink | None = None
+        try:
+            link = job.link_to(host)
+            await link.connect()
+            connected = True
+            end_s = math.inf if job.deadline_s is None else began_s + job.deadline_s
+            timeout_s = max(0.0, end_s - time.monotonic())
+            code = (await link.run(list(job.argv), timeout_s=timeout_s, on_data=feed)).exit_code
+        except FleetHostError as error:
+            failure = _failure(host, error, job, connected)
+        finally:
+            lines.end()
+            if link is not None:
+                await link.close()
+        if lines.left_out:
+            watcher.line(host, f"… {lines.left_out} more lines are not shown")
+        text = kept[-MOST_KEPT_BYTES:].decode(errors="replace")
+        done = Finished(host, code, text, time.monotonic() - began_s, failure)
+        watcher.finished(done)
+        return done
+
+
+def _failure(host: FleetHost, error: FleetHostError, job: RemoteJob, connected: bool) -> HostFailure:
+    """The step that failed, and what an operator of a fleet does about it."""
+    where = "jump " if error.at_jump else ""
+    problem = f"{error.host}: {escaped(error.problem, 500)}"
+    match error:
+        case CommandTimedOut():
+            problem = f"not done within {job.deadline_s:g} s; it was stopped"
+            return HostFailure("run", problem, "give it more time with --deadline-s")
+        case HostKeyMismatch():
+            remedy = (
+                "if that is right, change its host_key and run `osgym fleet export` again, or add the key to "
+                "~/.ssh/known_hosts where fleet.json names none"
+            )
+            return HostFailure(f"{where}host key", problem, remedy)
+        case LoginRefused():
+            return HostFailure(f"{where}login", problem, "--ssh-user and --ssh-key take others")
+        case ConnectionLost():
+            remedy = "nobody knows how far the command came; look before it is run again"
+            return HostFailure("run", problem, remedy)
+    remedy = error.remedy or "is it on, and sshd listening on that port?"
+    return HostFailure("run" if connected and not error.remedy else f"{where}connect", problem, remedy)
 
 
 def with_login(hosts: Sequence[FleetHost], user: str | None, key: Path | None) -> list[FleetHost]:
@@ -156,11 +198,3 @@ def with_login(hosts: Sequence[FleetHost], user: str | None, key: Path | None) -
         return replace(host, access=access)
 
     return [changed(host) for host in hosts]
-
-
-def _leave(gate: threading.Semaphore, parallel: int) -> None:
-    """Wait, not for long, until every host was left."""
-    end_s = time.monotonic() + INTERRUPT_S
-    for _ in range(parallel):
-        if not gate.acquire(timeout=max(0.0, end_s - time.monotonic())):
-            return

@@ -80,8 +80,8 @@ def interruptible(command: Callable[P, None]) -> Callable[P, None]:
 
 def needs_ops() -> None:
     """Raises: OsgymInfraError: what enters hosts by ssh is not installed."""
-    if importlib.util.find_spec("fabric") is None:
-        raise OsgymInfraError("fabric is not installed: pip install -c constraints.txt -e 'infra[ops]'")
+    if importlib.util.find_spec("paramiko") is None:
+        raise OsgymInfraError("paramiko is not installed: pip install -c constraints.txt -e 'infra[ops]'")
 
 
 def ssh_options(command: F) -> F:

@@ -30,8 +30,7 @@ from osgym_infra.errors import BadInput
 from osgym_infra.fleet.fleet_file import FleetHost, read_fleet_file
 
 if TYPE_CHECKING:
-    from osgym_infra.cli.fleet_ops.group import Finished
-    from osgym_infra.cli.fleet_ops.link import RemoteJob
+    from osgym_infra.cli.fleet_ops.group import Finished, RemoteJob
 
 UNIT = re.compile(r"[A-Za-z0-9@._:-]{1,200}")
 SINCE = re.compile(r"[A-Za-z0-9][A-Za-z0-9 :+.-]{0,60}|-[0-9]+[A-Za-z]+")
@@ -73,8 +72,7 @@ def run(
     stopped on the hosts too.
     """
     needs_ops()
-    from osgym_infra.cli.fleet_ops.group import with_login
-    from osgym_infra.cli.fleet_ops.link import RemoteJob
+    from osgym_infra.cli.fleet_ops.group import RemoteJob, with_login
 
     hosts = with_login(with_found(read_fleet_file(fleet_path)).select(patterns), ssh_user, ssh_key)
     argv = ("sh", "-c", command[0]) if len(command) == 1 else command
@@ -117,8 +115,7 @@ def logs(
 ) -> None:
     """Show the journal of the host agents, merged, with the host before each line."""
     needs_ops()
-    from osgym_infra.cli.fleet_ops.group import with_login
-    from osgym_infra.cli.fleet_ops.link import RemoteJob
+    from osgym_infra.cli.fleet_ops.group import RemoteJob, with_login
 
     if follow and as_json:
         raise click.UsageError("--follow goes without --json")

@@ -6,7 +6,6 @@ import os
 import shlex
 import shutil
 import sys
-import threading
 from pathlib import Path
 
 import click
@@ -15,7 +14,8 @@ from osgym_infra.cli.common import exits
 from osgym_infra.cli.fleet_ops.discover import with_found
 from osgym_infra.cli.fleet_ops.options import fleet_option, interruptible, needs_ops, ssh_options
 from osgym_infra.errors import BadInput, OsgymInfraError
-from osgym_infra.fleet.fleet_file import IapAccess, SshAccess, SsmAccess, read_fleet_file
+from osgym_infra.fleet.fleet_file import read_fleet_file
+from osgym_infra.links.access import ProgramAccess, SshAccess
 
 
 @click.command(
@@ -37,7 +37,6 @@ def ssh(fleet_path: Path, ssh_user: str | None, ssh_key: Path | None, only_print
     """
     needs_ops()
     from osgym_infra.cli.fleet_ops.group import with_login
-    from osgym_infra.cli.fleet_ops.process_link import iap_argv, ssm_argv
 
     found = with_login(with_found(read_fleet_file(fleet_path)).select([host]), ssh_user, ssh_key)
     if len(found) != 1:
@@ -48,11 +47,9 @@ def ssh(fleet_path: Path, ssh_user: str | None, ssh_key: Path | None, only_print
         case SshAccess() as access:
             argv = ssh_argv(access)
             if not only_print:
-                sys.exit(_fabric_shell(access))
-        case SsmAccess() as ssm:
-            argv = ssm_argv(ssm)
-        case IapAccess() as iap:
-            argv = iap_argv(iap)
+                sys.exit(_ssh_shell(access))
+        case ProgramAccess() as program:
+            argv = program.shell_argv()
         case None:
             raise OsgymInfraError(f"fleet.json does not say how {found[0].id} is entered: export it again")
     if only_print:
@@ -72,19 +69,16 @@ def ssh_argv(access: SshAccess) -> list[str]:
     return [*argv, f"{access.user}@{access.address}"]
 
 
-def _fabric_shell(access: SshAccess) -> int:
-    from osgym_infra.cli.fleet_ops.link import Budget, LinkFailed, RemoteJob
-    from osgym_infra.cli.fleet_ops.ssh_link import Jumps, SshLink
+def _ssh_shell(access: SshAccess) -> int:
     from osgym_infra.cli.fleet_ops.terminal import shell
+    from osgym_infra.links.ssh import SshLink
 
     if not (sys.stdin.isatty() and sys.stdout.isatty()):
         raise BadInput("HOST", "this is no terminal", "`osgym fleet run --host HOST -- COMMAND`")
-    jumps = Jumps()
-    link = SshLink(access, jumps)
+    link = SshLink(access, root=False)
+    client = None
     try:
-        return shell(link.open(Budget(RemoteJob(()), threading.Event())))
-    except LinkFailed as error:
-        raise OsgymInfraError(f"host {access.name}: {error}") from error
+        client = link.open_client()
+        return shell(client, access.name)
     finally:
-        link.close()
-        jumps.close()
+        link.close_client(client)

@@ -1,8 +1,4 @@
-"""A shell on a host in this terminal, over a connection of Fabric's.
-
-Not `Connection.shell`: that keeps all that is printed in memory, and in the tests' terminal its reader of
-stdin ended at once and it waited for ever (Fabric 3.2.3, invoke 2.2.1).
-"""
+"""A shell on a host in this terminal."""
 
 from __future__ import annotations
 
@@ -16,23 +12,25 @@ import tty
 from collections.abc import Iterator
 from typing import Any
 
-import fabric
 import paramiko
 
-from osgym_infra.cli.fleet_ops.link import LinkFailed
+from osgym_infra.links.errors import ConnectionLost
 
 CHUNK = 1 << 15
 
 
-def shell(connection: fabric.Connection) -> int:
+def shell(client: paramiko.SSHClient, name: str) -> int:
     """Run one until its end; return its exit code.
 
+    Args:
+        name: The host as users know it.
+
     Raises:
-        LinkFailed: the connection broke.
+        ConnectionLost: The connection broke.
     """
     source, sink = sys.stdin.fileno(), sys.stdout.fileno()
     try:
-        channel = connection.create_session()
+        channel = client.get_transport().open_session()
         size = os.get_terminal_size(sink)
         channel.get_pty(os.environ.get("TERM", "vt100"), size.columns, size.lines)
         channel.invoke_shell()
@@ -40,9 +38,9 @@ def shell(connection: fabric.Connection) -> int:
             _pass_on(channel, source, sink)
         code = int(channel.recv_exit_status())
     except (OSError, EOFError, paramiko.SSHException) as error:
-        raise LinkFailed("shell", f"the connection broke: {error}") from error
+        raise ConnectionLost(name, f"the connection broke: {error}") from error
     if code < 0:
-        raise LinkFailed("shell", "the connection broke: the host closed it")
+        raise ConnectionLost(name, "the connection broke: the host closed it")
     return code
 
 

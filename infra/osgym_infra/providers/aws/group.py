@@ -11,8 +11,8 @@ import pulumi
 import pulumi_aws as aws
 from pulumi_aws import autoscaling
 
+from osgym_infra.catalogue.shapes import Market
 from osgym_infra.components.common import FLEET_TAG
-from osgym_infra.cost.price import Market
 from osgym_infra.fleet.groups import HostGroup
 from osgym_infra.providers.aws.iam import FLEET_DIMENSION, METRICS_NAMESPACE, PRESSURE_METRIC
 from osgym_infra.providers.aws.scope import Scope

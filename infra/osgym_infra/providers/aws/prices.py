@@ -12,8 +12,7 @@ from botocore.config import Config
 from botocore.exceptions import BotoCoreError, ClientError
 
 from osgym_infra.catalogue.rows import HostRow, Price, PriceSource
-from osgym_infra.cost.model import Kvm
-from osgym_infra.cost.price import Market
+from osgym_infra.catalogue.shapes import Kvm, Market
 from osgym_infra.errors import RefreshFailed
 
 PRICING_REGION = "us-east-1"

@@ -1,150 +1,53 @@
-"""What hosts at Google Cloud may do: read their secret and this fleet's objects, and say how they are."""
+"""Access to Compute Engine instances. Pure."""
 
 from __future__ import annotations
 
+import re
+from collections.abc import Mapping
 from dataclasses import dataclass
-from urllib.parse import urlsplit
+from typing import Any
 
-import pulumi
-import pulumi_gcp as gcp
+from osgym_infra.links.access import ProgramAccess
 
-from osgym_infra.components.common import authority_of, new_secret
-from osgym_infra.providers.gcp.scope import Scope
+RESOURCE_NAME = re.compile(r"[a-z0-9][a-z0-9-]{0,62}")
+"""Form of names of instances and zones (RFC 1035), and of projects by name or number."""
 
 
 @dataclass(frozen=True, slots=True)
-class HostAccess:
-    """Who hosts are.
+class IapAccess(ProgramAccess):
+    """A Compute Engine instance, entered through Identity-Aware Proxy with the `gcloud` command."""
 
-    Attributes:
-        email: of their service account.
-        secret: the name of their secret's newest version.
-        authority: the certificate of the hosts' authority; empty with a secret of the configuration's.
-        needs: what has to exist before a host starts.
-    """
+    instance: str
+    zone: str
+    project: str
 
-    email: pulumi.Output[str]
-    secret: pulumi.Output[str]
-    authority: pulumi.Output[str]
-    needs: tuple[pulumi.Resource, ...]
+    def shell_argv(self) -> list[str]:
+        return [*self._argv(), "--strict-host-key-checking=ask"]
 
+    def command_argv(self, command: str) -> list[str]:
+        # A host key that is not known yet fails a command, which never asks.
+        return [*self._argv(), "--strict-host-key-checking=yes", "--quiet", f"--command={command}"]
 
-def make_access(scope: Scope) -> HostAccess:
-    """A service account of the fleet's own, with its rights and its secret."""
-    account = gcp.serviceaccount.Account(
-        f"{scope.name}-host",
-        account_id=f"{scope.name}-host"[:30],
-        display_name="OSGym hosts",
-        project=scope.project,
-        opts=scope.child,
-    )
-    member = account.email.apply(lambda email: f"serviceAccount:{email}")
-    secret, authority, needs = _secret(scope, member)
-    needs += [*_objects(scope, member), _metrics(scope, member)]
-    return HostAccess(account.email, secret, authority, tuple(needs))
+    def console_argv(self) -> list[str]:
+        argv = ["gcloud", "compute", "instances", "get-serial-port-output", self.instance]
+        return [*argv, f"--zone={self.zone}", f"--project={self.project}"]
+
+    def _argv(self) -> list[str]:
+        # Google Cloud SDK reference, gcloud compute ssh.
+        place = [f"--zone={self.zone}", f"--project={self.project}"]
+        return ["gcloud", "compute", "ssh", self.instance, *place, "--tunnel-through-iap"]
 
 
-def _secret(
-    scope: Scope, member: pulumi.Input[str]
-) -> tuple[pulumi.Output[str], pulumi.Output[str], list[pulumi.Resource]]:
-    """The secret's newest version, the authority's certificate, and what a host needs to read it."""
-    named = scope.config.token_secret
-    if named:
-        grant = _reader(scope, named.split("/versions/")[0], member)
-        return pulumi.Output.from_input(named), pulumi.Output.from_input(""), [grant]
-    secret = gcp.secretmanager.Secret(
-        f"{scope.name}-token",
-        secret_id=f"{scope.name}-token",
-        replication=gcp.secretmanager.SecretReplicationArgs(
-            auto=gcp.secretmanager.SecretReplicationAutoArgs()
-        ),
-        labels=scope.labels,
-        project=scope.project,
-        opts=scope.kept,
-    )
-    version = gcp.secretmanager.SecretVersion(
-        f"{scope.name}-token",
-        secret=secret.id,
-        secret_data=new_secret(scope.args.server_name),
-        # The program makes a new one whenever it runs; the first stays until it is replaced on purpose.
-        opts=pulumi.ResourceOptions(parent=secret, ignore_changes=["secretData"]),
-    )
-    name: pulumi.Output[str] = secret.id.apply(lambda found: f"{found}/versions/latest")
-    return name, authority_of(version.secret_data), [_reader(scope, secret.id, member), version]
+def access_of(row: Mapping[str, Any], fleet: Mapping[str, Any]) -> IapAccess | None:
+    """Return how a host of fleet.json is entered; None where a name is none of Compute Engine's."""
+    name, zone = str(row.get("id") or ""), str(row.get("zone") or "")
+    project = _project(str(fleet.get("token_secret") or ""))
+    if all(map(RESOURCE_NAME.fullmatch, (name, zone, project))):
+        return IapAccess(name, zone, project)
+    return None
 
 
-def _reader(scope: Scope, secret: pulumi.Input[str], member: pulumi.Input[str]) -> pulumi.Resource:
-    grant: pulumi.Resource = gcp.secretmanager.SecretIamMember(
-        f"{scope.name}-token",
-        secret_id=secret,
-        role="roles/secretmanager.secretAccessor",
-        member=member,
-        project=scope.project,
-        opts=scope.child,
-    )
-    return grant
-
-
-def _metrics(scope: Scope, member: pulumi.Input[str]) -> pulumi.Resource:
-    """Hosts publish how much of them is leased; there is no smaller role, nor a condition on a metric."""
-    grant: pulumi.Resource = gcp.projects.IAMMember(
-        f"{scope.name}-metrics",
-        project=scope.project,
-        role="roles/monitoring.metricWriter",
-        member=member,
-        opts=scope.child,
-    )
-    return grant
-
-
-def _objects(scope: Scope, member: pulumi.Input[str]) -> list[pulumi.Resource]:
-    """This fleet's objects only: a bucket may be of others too. It needs uniform bucket-level access."""
-    named: dict[str, list[str]] = {}
-    for uri in (scope.config.image_uri, scope.config.agent_uri):
-        parts = urlsplit(uri)
-        if parts.scheme == "gs":
-            named.setdefault(parts.netloc, []).append(parts.path.lstrip("/"))
-    grants = [
-        _grant(scope, part, part, "roles/storage.objectViewer", member, _exactly(part, sorted(set(keys))))
-        for part, keys in sorted(named.items())
-    ]
-    place = scope.args.status_bucket
-    if scope.args.made_bucket is not None or scope.config.bucket:
-        reads = _below(place, f"{scope.args.folder}/")
-        grants.append(_grant(scope, "archives", place, "roles/storage.objectViewer", member, reads))
-        # What lets hosts say how far they are, for whoever cannot enter them. To write over an object is to
-        # delete it, too (Cloud Storage, "IAM permissions for JSON methods").
-        writes = _below(place, scope.args.status_folder)
-        grants.append(_grant(scope, "status", place, "roles/storage.objectUser", member, writes))
-    return grants
-
-
-def _exactly(bucket: str, keys: list[str]) -> str:
-    return " || ".join(f'resource.name == "projects/_/buckets/{bucket}/objects/{key}"' for key in keys)
-
-
-def _below(bucket: pulumi.Input[str], folder: str) -> pulumi.Output[str]:
-    return pulumi.Output.concat(
-        'resource.name.startsWith("projects/_/buckets/', bucket, f'/objects/{folder}")'
-    )
-
-
-def _grant(
-    scope: Scope,
-    part: str,
-    bucket: pulumi.Input[str],
-    role: str,
-    member: pulumi.Input[str],
-    expression: pulumi.Input[str],
-) -> pulumi.Resource:
-    grant: pulumi.Resource = gcp.storage.BucketIAMMember(
-        f"{scope.name}-{part}",
-        bucket=bucket,
-        role=role,
-        member=member,
-        condition=gcp.storage.BucketIAMMemberConditionArgs(
-            title=f"{scope.name}-{part}"[:100], expression=expression
-        ),
-        opts=scope.child,
-    )
-    return grant
+def _project(token_source: str) -> str:
+    """The project in `gcp:projects/PROJECT/secrets/…`."""
+    parts = token_source.removeprefix("gcp:").split("/")
+    return parts[1] if len(parts) > 2 and parts[0] == "projects" else ""

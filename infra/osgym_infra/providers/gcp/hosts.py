@@ -12,9 +12,9 @@ from osgym_infra.components.common import FLEET_TAG, host_output
 from osgym_infra.components.hosts import ProviderHosts
 from osgym_infra.config.keys import AGENT_PORT
 from osgym_infra.fleet.groups import HostGroup
-from osgym_infra.providers.gcp.access import make_access
 from osgym_infra.providers.gcp.ending import make_alarm, make_end
 from osgym_infra.providers.gcp.group import found_hosts, make_check, make_group
+from osgym_infra.providers.gcp.iam import make_identity
 from osgym_infra.providers.gcp.network import PROBE_CIDRS, make_firewall, make_network
 from osgym_infra.providers.gcp.scope import Scope, zones_of
 from osgym_infra.providers.gcp.template import make_template
@@ -32,7 +32,7 @@ class ReplicaHosts(ProviderHosts):
         make_alarm(scope)
         place = make_network(scope)
         make_firewall(scope, place.network)
-        access = make_access(scope)
+        access = make_identity(scope)
         self.ca = access.authority
         self.token_source = pulumi.Output.concat("gcp:", access.secret)
         self.discover = self._discover()

@@ -15,7 +15,7 @@ from typing import Any
 import httpx
 
 from osgym_infra.catalogue.rows import HostRow, Price, PriceSource
-from osgym_infra.cost.price import Market
+from osgym_infra.catalogue.shapes import Market
 from osgym_infra.errors import RefreshFailed
 from osgym_protocol.http_clients import make_client
 from osgym_protocol.proxies import environment_route

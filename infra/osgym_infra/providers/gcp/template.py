@@ -8,9 +8,9 @@ import pulumi
 import pulumi_gcp as gcp
 
 from osgym_infra.catalogue.rows import MachineRow
+from osgym_infra.catalogue.shapes import Market
 from osgym_infra.components.common import HOST_IMAGE_TAG
 from osgym_infra.config.keys import AUTO
-from osgym_infra.cost.price import Market
 from osgym_infra.fleet.groups import HostGroup
 from osgym_infra.providers.gcp.disks import ROOT_GIB, data_disk
 from osgym_infra.providers.gcp.network import HostNetwork

@@ -50,7 +50,7 @@ class FleetSecrets(pulumi.CustomResource):
 
 
 class HostResource(pulumi.CustomResource):
-    """One machine. Its inputs: `osgym_infra.hosts.inputs`.
+    """One machine. Its inputs: `osgym_infra.resources.host_inputs`.
 
     Attributes:
         admits: how many replicas its agent admits, when it was last looked at; 0: it did not say.

@@ -10,11 +10,12 @@ from typing import Any
 from pulumi.provider.experimental import provider as api
 from pulumi.provider.experimental.property_value import PropertyValue
 
-from osgym_infra.archives import inputs, make
-from osgym_infra.archives.inputs import DEFINITION
-from osgym_infra.hosts.errors import CommandFailed, FleetHostError
-from osgym_infra.hosts.transport import OutputListener
-from osgym_infra.hosts.values import Values, plain_all, wrapped
+from osgym_infra.archives import make
+from osgym_infra.links.errors import CommandFailed, FleetHostError
+from osgym_infra.links.link import OutputListener
+from osgym_infra.resources import archive_inputs as inputs
+from osgym_infra.resources.archive_inputs import DEFINITION
+from osgym_infra.resources.values import Values, plain_all, wrapped
 
 PREVIEW = "MAKE_PREVIEW"
 """A variable that `make preview` sets."""

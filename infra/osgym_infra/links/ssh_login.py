@@ -3,51 +3,35 @@
 from __future__ import annotations
 
 import base64
+import hashlib
 import threading
-from dataclasses import dataclass
 from pathlib import Path
 
 import paramiko
 
-from osgym_infra.hosts.errors import FleetHostError, FleetHostUnreachable, HostKeyMismatch, LoginRefused
-from osgym_infra.ssh_words import reason, shown_key
+from osgym_infra.links.access import SshAccess
+from osgym_infra.links.errors import FleetHostError, FleetHostUnreachable, HostKeyMismatch, LoginRefused
 
 CONNECT_S = 20.0
+_SILENT = ("No existing session", "Error reading SSH protocol banner")
+"""What paramiko 5.1 says where no banner of an ssh server came in time."""
 KEEPALIVE_S = 15
 """A connection whose other end is gone without a word is noticed after about this long."""
 
 
-@dataclass(frozen=True, slots=True)
-class SshAddress:
-    """How a host is reached.
-
-    Attributes:
-        host_key: `ssh-ed25519 AAAA…`; empty: the user's known_hosts must have it.
-        key_file: private key; empty: the user's agent and default keys.
-        jump: the machine through which it is reached; that one is reached directly.
-    """
-
-    address: str
-    port: int = 22
-    user: str = "root"
-    host_key: str = ""
-    key_file: str = ""
-    jump: SshAddress | None = None
-
-    @property
-    def name(self) -> str:
-        """As users know it."""
-        return f"{self.user}@{self.address}" + ("" if self.port == 22 else f":{self.port}")
-
-
 def logged_in(
-    at: SshAddress, known_hosts: Path, way: paramiko.Channel | None = None, key: str = "osgym:hosts"
+    at: SshAccess,
+    known_hosts: Path,
+    way: paramiko.Channel | None = None,
+    key: str = "osgym:hosts",
+    connect_s: float = CONNECT_S,
 ) -> paramiko.SSHClient:
     """Return a connection.
 
     Args:
         way: a channel to the host, where it is not reached directly.
-        key: the configuration key that names the host, for messages.
+        key: Configuration key that names the host, for messages.
+        connect_s: Deadline of each part of the login.
 
     Raises:
         HostUnreachable: there is no ssh server at that address.
@@ -64,10 +48,10 @@ def logged_in(
             key_filename=str(Path(at.key_file).expanduser()) if at.key_file else None,
             allow_agent=not at.key_file,
             look_for_keys=not at.key_file,
-            timeout=CONNECT_S,
-            banner_timeout=CONNECT_S,
-            auth_timeout=CONNECT_S,
-            channel_timeout=CONNECT_S,
+            timeout=connect_s,
+            banner_timeout=connect_s,
+            auth_timeout=connect_s,
+            channel_timeout=connect_s,
             sock=way,
         )
         transport = client.get_transport()
@@ -78,17 +62,15 @@ def logged_in(
         client.close()
         problem = (
             f"it shows the host key {shown_key(error.key)}, but {shown_key(error.expected_key)} is known. "
-            "Somebody may be in between, or the machine was installed anew; nothing was sent to it. "
-            f"If that is right, {_how_to_know(at, error.key, known_hosts, key)}"
+            "Somebody may be in between, or the machine was installed anew; nothing was sent to it"
         )
-        raise HostKeyMismatch(at.name, problem) from error
+        remedy = f"If that is right, {_how_to_know(at, error.key, known_hosts, key)}"
+        raise HostKeyMismatch(at.name, problem, remedy=remedy) from error
     except _UnknownKey as error:
         client.close()
-        problem = (
-            f"its host key is not known; it shows {shown_key(error.key)}. Nothing was sent to it. "
-            f"If that is right, {_how_to_know(at, error.key, known_hosts, key)}"
-        )
-        raise HostKeyMismatch(at.name, problem) from error
+        problem = f"no host key of it is known; it shows {shown_key(error.key)}. Nothing was sent to it"
+        remedy = f"If that is right, {_how_to_know(at, error.key, known_hosts, key)}"
+        raise HostKeyMismatch(at.name, problem, remedy=remedy) from error
     except (paramiko.AuthenticationException, paramiko.PasswordRequiredException) as error:
         client.close()
         keys = at.key_file or "the ssh agent's and the default keys"
@@ -102,21 +84,21 @@ class SharedJump:
     """One connection to a jump host, for all hosts behind it: hundreds of its own a server would refuse
     (sshd: `MaxStartups`)."""
 
-    def __init__(self, at: SshAddress) -> None:
+    def __init__(self, at: SshAccess) -> None:
         self._at = at
         self._lock = threading.Lock()
         self._client: paramiko.SSHClient | None = None
         self._users = 0
 
-    def enter(self, known_hosts: Path) -> None:
+    def enter(self, known_hosts: Path, connect_s: float = CONNECT_S) -> None:
         """Count one host more; the first one, and the first after it broke, connects."""
         with self._lock:
             transport = self._client.get_transport() if self._client is not None else None
             if transport is None or not transport.is_active():
-                self._client = logged_in(self._at, known_hosts, key="osgym:jump")
+                self._client = logged_in(self._at, known_hosts, key="osgym:jump", connect_s=connect_s)
             self._users += 1
 
-    def to(self, at: SshAddress) -> paramiko.Channel:
+    def to(self, at: SshAccess, connect_s: float = CONNECT_S) -> paramiko.Channel:
         """Return a way to a host behind it.
 
         Raises:
@@ -128,7 +110,7 @@ class SharedJump:
             if transport is None:
                 raise EOFError("the connection is closed")
             return transport.open_channel(
-                "direct-tcpip", (at.address, at.port), ("127.0.0.1", 0), timeout=CONNECT_S
+                "direct-tcpip", (at.address, at.port), ("127.0.0.1", 0), timeout=connect_s
             )
         except paramiko.ChannelException as error:
             forbids = error.code == 1  # RFC 4254, 5.1: SSH_OPEN_ADMINISTRATIVELY_PROHIBITED
@@ -156,9 +138,11 @@ class _Jumps:
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._known: dict[SshAddress, SharedJump] = {}
+        self._known: dict[SshAccess, SharedJump] = {}
 
-    def through(self, jump: SshAddress, known_hosts: Path, host: str) -> SharedJump:
+    def through(
+        self, jump: SshAccess, known_hosts: Path, host: str, connect_s: float = CONNECT_S
+    ) -> SharedJump:
         """Return the connection to a jump host, entered.
 
         Raises:
@@ -167,9 +151,12 @@ class _Jumps:
         with self._lock:
             found = self._known.setdefault(jump, SharedJump(jump))
         try:
-            found.enter(known_hosts)
+            found.enter(known_hosts, connect_s)
         except FleetHostError as error:
-            raise type(error)(host, f"its jump host {jump.name}: {error.problem}") from error
+            problem = f"its jump host {jump.name}: {error.problem}"
+            raised = type(error)(host, problem, remedy=error.remedy)
+            raised.at_jump = True
+            raise raised from error
         return found
 
 
@@ -191,20 +178,39 @@ class _Refuse:
         raise _UnknownKey(key)
 
 
-def _know(client: paramiko.SSHClient, at: SshAddress, known_hosts: Path) -> None:
+def _know(client: paramiko.SSHClient, at: SshAccess, known_hosts: Path) -> None:
     """Tell the client which key is right; nothing else is ever accepted."""
     client.set_missing_host_key_policy(_Refuse())
     if at.host_key:
-        kind, data = at.host_key.split()[:2]
         name = at.address if at.port == 22 else f"[{at.address}]:{at.port}"
-        key = paramiko.PKey.from_type_string(kind, base64.b64decode(data))
+        try:
+            kind, data = at.host_key.split()[:2]
+            key = paramiko.PKey.from_type_string(kind, base64.b64decode(data, validate=True))
+        except (ValueError, paramiko.SSHException) as error:
+            problem = f"its configured host key is no key: {error}"
+            raise HostKeyMismatch(at.name, problem, remedy="A line like ssh-ed25519 AAAA…") from error
         client.get_host_keys().add(name, kind, key)
     elif known_hosts.exists():
         client.load_system_host_keys(str(known_hosts))
 
 
-def _how_to_know(at: SshAddress, shown: paramiko.PKey, known_hosts: Path, key: str) -> str:
+def _how_to_know(at: SshAccess, shown: paramiko.PKey, known_hosts: Path, key: str) -> str:
     line = f"{shown.get_name()} {shown.get_base64()}"
     if at.host_key:
         return f"set its host_key in {key} to: {line}"
     return f"set its host_key in {key} to: {line} (or bring {known_hosts} up to date)"
+
+
+def shown_key(key: paramiko.PKey) -> str:
+    """A host key as `ssh-keygen -l` shows it."""
+    digest = base64.b64encode(hashlib.sha256(key.asbytes()).digest()).decode().rstrip("=")
+    return f"{key.get_name()} SHA256:{digest}"
+
+
+def reason(error: Exception) -> str:
+    """Say in a few words what a connection failed from. Parts of it may come from the other side."""
+    if isinstance(error, TimeoutError) or any(words in str(error) for words in _SILENT):
+        return "no answer in time"
+    if isinstance(error, paramiko.ssh_exception.NoValidConnectionsError):
+        return "; ".join(sorted({str(one.strerror or one) for one in error.errors.values()}))
+    return str(error) or type(error).__name__

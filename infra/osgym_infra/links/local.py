@@ -1,20 +1,27 @@
-"""This machine as a host, without ssh."""
+"""This machine as a host, and programs of this machine."""
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
+import math
 import os
 import pwd
 import signal
 import subprocess
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from osgym_infra.hosts.errors import CommandTimedOut, FleetHostError, LoginRefused
-from osgym_infra.hosts.output import CollectedOutput
-from osgym_infra.hosts.sudo import refusal
-from osgym_infra.hosts.transport import GUARD, LOCAL, CompletedCommand, OutputListener
+from osgym_infra.links.access import LOCAL
+from osgym_infra.links.errors import CommandTimedOut, FleetHostError, LoginRefused
+from osgym_infra.links.link import (
+    CollectedOutput,
+    CompletedCommand,
+    DataListener,
+    OutputListener,
+    guarded,
+)
+from osgym_infra.links.sudo import refusal
 
 PASSED = ("http_proxy", "https_proxy", "no_proxy", "HTTP_PROXY", "HTTPS_PROXY", "NO_PROXY")
 """Of our environment, which holds passphrases and keys of clouds, a command gets these only."""
@@ -23,7 +30,7 @@ _STOP_S = 15.0
 _CHUNK = 1 << 18
 
 
-class LocalTransport:
+class LocalLink:
     """Runs commands here, as root: through `sudo -n` where we are somebody else.
 
     Args:
@@ -62,37 +69,59 @@ class LocalTransport:
         timeout_s: float,
         stdin: bytes | Path | None = None,
         on_output: OutputListener | None = None,
+        on_data: DataListener | None = None,
     ) -> CompletedCommand:
-        """See `Transport.run`."""
-        whole = self._prefix + (argv if stdin is not None else ["sh", "-c", GUARD, "guard", *argv])
+        """See `HostLink.run`."""
+        whole = self._prefix + (argv if stdin is not None else guarded(argv))
+        found = CollectedOutput(on_output, on_data)
         try:
-            process = await asyncio.create_subprocess_exec(
-                *whole,
-                stdin=subprocess.PIPE,
-                stdout=subprocess.PIPE,
-                stderr=subprocess.STDOUT,
-                env=self._variables,
-                start_new_session=True,  # Ctrl-C in a terminal is ours to pass on, in our order
-            )
-        except OSError as error:
-            raise FleetHostError(self.name, f"cannot run {whole[0]}: {error}") from error
-        found = CollectedOutput(on_output)
-        try:
-            async with asyncio.timeout(timeout_s):
-                async with asyncio.TaskGroup() as group:
-                    if stdin is not None:
-                        group.create_task(_feed(process, stdin))
-                    group.create_task(_listen(process, found))
-                code = await process.wait()
+            code = await run_program(whole, self._variables, found, timeout_s=timeout_s, stdin=stdin)
         except TimeoutError:
             problem = f"`{' '.join(argv[:3])}` took longer than {timeout_s:g} s"
             raise CommandTimedOut(self.name, problem) from None
-        finally:
-            await asyncio.shield(_stop(process))
+        except OSError as error:
+            raise FleetHostError(self.name, f"cannot run {whole[0]}: {error}") from error
         return CompletedCommand(code, found.text)
 
     async def close(self) -> None:
         """Nothing is open."""
+
+
+async def run_program(
+    argv: Sequence[str],
+    environment: Mapping[str, str],
+    output: CollectedOutput,
+    *,
+    timeout_s: float,
+    stdin: bytes | Path | None = None,
+) -> int:
+    """Run a program of this machine until its end; return its exit code.
+
+    Args:
+        timeout_s: May be infinite.
+        stdin: Input of the program; without, its stdin stays open until it ends or is stopped.
+
+    Raises:
+        OSError: It cannot be started.
+        TimeoutError: It ran for longer than `timeout_s`, and was stopped.
+    """
+    process = await asyncio.create_subprocess_exec(
+        *argv,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        env=environment,
+        start_new_session=True,  # Ctrl-C in a terminal is ours to pass on, in our order
+    )
+    try:
+        async with asyncio.timeout(None if math.isinf(timeout_s) else timeout_s):
+            async with asyncio.TaskGroup() as group:
+                if stdin is not None:
+                    group.create_task(_feed(process, stdin))
+                group.create_task(_listen(process, output))
+            return await process.wait()
+    finally:
+        await asyncio.shield(_stop(process))
 
 
 def becomes_root() -> bool:

@@ -19,16 +19,17 @@ from typing import Any, TypeVar
 from pulumi.provider.experimental import provider as api
 from pulumi.provider.experimental.property_value import PropertyValue
 
-from osgym_infra.archives import inputs as archives
-from osgym_infra.archives import resource as archive
 from osgym_infra.errors import BadInput
-from osgym_infra.hosts import inputs, tls
-from osgym_infra.hosts.errors import FleetHostError, Interrupted
+from osgym_infra.hosts import tls
 from osgym_infra.hosts.rollout import Rollout
 from osgym_infra.hosts.spec import ObservedHost, as_outputs, bootstrap_digest
-from osgym_infra.hosts.transport import LOCAL, OutputListener
-from osgym_infra.hosts.values import UNKNOWN, Values, has_unknown, plain_all, wrapped
 from osgym_infra.hosts.worker import Worker
+from osgym_infra.links.access import LOCAL
+from osgym_infra.links.errors import FleetHostError, Interrupted
+from osgym_infra.links.link import OutputListener
+from osgym_infra.resources import archive_inputs, archives
+from osgym_infra.resources import host_inputs as inputs
+from osgym_infra.resources.values import UNKNOWN, Values, has_unknown, plain_all, wrapped
 
 NAME, VERSION = "osgym", importlib.metadata.version("osgym-infra")
 HOST, SECRETS = "osgym:index:SshHost", "osgym:index:FleetSecrets"
@@ -75,10 +76,10 @@ class OsgymProvider(api.Provider):
 
     async def check(self, request: api.CheckRequest) -> api.CheckResponse:
         """Refuse what can never work, by input and before anything is done."""
-        if (kind := _kind(request.urn)) in archives.INPUTS:
-            return await archive.check(kind, request)
+        if (kind := _kind(request.urn)) in archive_inputs.INPUTS:
+            return await archives.check(kind, request)
         if kind not in (HOST, SECRETS):
-            known = ", ".join((HOST, SECRETS, *archives.INPUTS))
+            known = ", ".join((HOST, SECRETS, *archive_inputs.INPUTS))
             raise BadInput("type", f"{kind} is not a resource type of this provider", known)
         values = plain_all(request.new_inputs)
         if _kind(request.urn) == SECRETS:
@@ -93,8 +94,8 @@ class OsgymProvider(api.Provider):
 
     async def diff(self, request: api.DiffRequest) -> api.DiffResponse:
         """What differs from the state: inputs, and what the last look at the host found."""
-        if _kind(request.urn) in archives.INPUTS:
-            return archive.diff(request)
+        if _kind(request.urn) in archive_inputs.INPUTS:
+            return archives.diff(request)
         old, new = plain_all(request.old_state), plain_all(request.new_inputs)
         if _kind(request.urn) == SECRETS:
             changed = [name for name in ("name", "rotation") if (old.get(name) or 0) != (new.get(name) or 0)]
@@ -120,8 +121,8 @@ class OsgymProvider(api.Provider):
 
     async def create(self, request: api.CreateRequest) -> api.CreateResponse:
         """Bring a host up; one that is up already is only looked at, step by step."""
-        if (kind := _kind(request.urn)) in archives.INPUTS:
-            return await archive.create(kind, request, self._made_here, self._sayer(request.urn))
+        if (kind := _kind(request.urn)) in archive_inputs.INPUTS:
+            return await archives.create(kind, request, self._made_here, self._sayer(request.urn))
         if kind == SECRETS:
             made = _new_secrets(request.properties, request.preview)
             return api.CreateResponse("" if request.preview else f"secrets-{secrets.token_hex(4)}", made)
@@ -134,8 +135,8 @@ class OsgymProvider(api.Provider):
 
     async def update(self, request: api.UpdateRequest) -> api.UpdateResponse:
         """The same as create: the steps know what is right already."""
-        if (kind := _kind(request.urn)) in archives.INPUTS:
-            return await archive.update(kind, request, self._made_here, self._sayer(request.urn))
+        if (kind := _kind(request.urn)) in archive_inputs.INPUTS:
+            return await archives.update(kind, request, self._made_here, self._sayer(request.urn))
         if _kind(request.urn) == SECRETS:
             return api.UpdateResponse(_new_secrets(request.news, request.preview))
         if request.preview:
@@ -144,8 +145,8 @@ class OsgymProvider(api.Provider):
 
     async def read(self, request: api.ReadRequest) -> api.ReadResponse:
         """Look at a host. One that cannot be looked at keeps its place in the state, with the problem."""
-        if _kind(request.urn) in archives.INPUTS:
-            return archive.read(request)
+        if _kind(request.urn) in archive_inputs.INPUTS:
+            return archives.read(request)
         given = request.inputs or request.properties
         values = plain_all(given)
         if _kind(request.urn) == SECRETS or inputs.problems(
@@ -168,8 +169,8 @@ class OsgymProvider(api.Provider):
 
     async def delete(self, request: api.DeleteRequest) -> None:
         """Take a host down: nothing of ours is left on it."""
-        if _kind(request.urn) in archives.INPUTS:
-            archive.delete(request)
+        if _kind(request.urn) in archive_inputs.INPUTS:
+            archives.delete(request)
             return
         if _kind(request.urn) == SECRETS:
             return

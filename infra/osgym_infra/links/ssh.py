@@ -1,57 +1,74 @@
-"""A host behind ssh: paramiko in bounded threads, one connection for each host, host keys always checked."""
+"""Links over ssh: paramiko in threads, one connection for each host, host keys always checked."""
 
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import functools
 import logging
 import shlex
 import threading
 import time
 from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import paramiko
 
-from osgym_infra.hosts.errors import (
+from osgym_infra.links.access import SshAccess
+from osgym_infra.links.errors import (
     CommandTimedOut,
     ConnectionLost,
     Interrupted,
     LoginRefused,
 )
-from osgym_infra.hosts.output import CollectedOutput
-from osgym_infra.hosts.ssh_login import CONNECT_S, SharedJump, SshAddress, jumps, logged_in
-from osgym_infra.hosts.sudo import grant
-from osgym_infra.hosts.transport import GUARD, CompletedCommand, OutputListener
-from osgym_infra.ssh_words import reason
+from osgym_infra.links.link import (
+    CollectedOutput,
+    CompletedCommand,
+    DataListener,
+    OutputListener,
+    guarded,
+)
+from osgym_infra.links.ssh_login import CONNECT_S, SharedJump, jumps, logged_in, reason
+from osgym_infra.links.sudo import grant
 
-MOST_THREADS = 512
-"""Two for each host that is worked on at the same moment, as many as `pulumi up -p 256` asks for: while one
-holds it drained, another does the work."""
 _POLL_S = 0.5
 _CHUNK = 1 << 15
 
 T = TypeVar("T")
+V = TypeVar("V")
 
 # paramiko writes tracebacks of its threads; what they say reaches us as exceptions too.
 logging.getLogger("paramiko").setLevel(logging.CRITICAL)
 
-threads = ThreadPoolExecutor(MOST_THREADS, thread_name_prefix="osgym-ssh")
 
+class SshLink:
+    """Link to a host behind ssh: one connection."""
 
-class SshTransport:
-    """One connection to one host."""
+    def __init__(
+        self,
+        at: SshAccess,
+        known_hosts: Path = Path("~/.ssh/known_hosts"),
+        *,
+        root: bool = True,
+        connect_s: float = CONNECT_S,
+    ) -> None:
+        """Connect to nothing yet.
 
-    def __init__(self, at: SshAddress, known_hosts: Path = Path("~/.ssh/known_hosts")) -> None:
+        Args:
+            root: Whether commands run as root, by `sudo -n` where the login is somebody else's.
+            connect_s: Deadline of each part of the login.
+        """
         self._at = at
         self._known_hosts = known_hosts.expanduser()
+        self._sudo = root and at.user != "root"
+        self._connect_s = connect_s
         self._client: paramiko.SSHClient | None = None
         self._way: SharedJump | None = None
 
     @property
     def name(self) -> str:
-        """As users know it."""
+        """The host as users know it."""
         return self._at.name
 
     async def connect(self) -> None:
@@ -63,8 +80,8 @@ class SshTransport:
             LoginRefused: none of our keys is let in, or the user may not become root.
         """
         await self.close()
-        self._client = await _in_thread(self._connect_blocking)
-        if self._at.user != "root":
+        self._client = await _in_thread(self.open_client)
+        if self._sudo:
             done = await self.run(["true"], timeout_s=CONNECT_S)
             if done.exit_code != 0:
                 problem = f"{self._at.user} may not run commands as root by `sudo -n`: {done.output.strip()}"
@@ -78,13 +95,16 @@ class SshTransport:
         timeout_s: float,
         stdin: bytes | Path | None = None,
         on_output: OutputListener | None = None,
+        on_data: DataListener | None = None,
     ) -> CompletedCommand:
-        """See `Transport.run`."""
-        whole = argv if stdin is not None else ["sh", "-c", GUARD, "guard", *argv]
-        if self._at.user != "root":
+        """See `HostLink.run`."""
+        whole = argv if stdin is not None else guarded(argv)
+        if self._sudo:
             whole = ["sudo", "-n", *whole]
         stop = threading.Event()
-        command = _Command(whole, timeout_s, stdin, CollectedOutput(_in_loop(on_output)), stop)
+        command = _Command(
+            whole, timeout_s, stdin, CollectedOutput(_in_loop(on_output), _in_loop(on_data)), stop
+        )
         try:
             return await _in_thread(lambda: self._run_blocking(command))
         finally:
@@ -94,16 +114,18 @@ class SshTransport:
         """Close the connection; idempotent."""
         client, self._client = self._client, None
         if client is not None or self._way is not None:
-            await _in_thread(lambda: self._close_blocking(client))
+            await _in_thread(lambda: self.close_client(client))
 
-    def _connect_blocking(self) -> paramiko.SSHClient:
+    def open_client(self) -> paramiko.SSHClient:
+        """Return a new connection, for callers that block; `close_client` leaves its jump host."""
         at = self._at
         if at.jump is None:
-            return logged_in(at, self._known_hosts)
-        self._way = jumps.through(at.jump, self._known_hosts, self.name)
-        return logged_in(at, self._known_hosts, self._way.to(at))
+            return logged_in(at, self._known_hosts, connect_s=self._connect_s)
+        self._way = jumps.through(at.jump, self._known_hosts, self.name, self._connect_s)
+        return logged_in(at, self._known_hosts, self._way.to(at, self._connect_s), connect_s=self._connect_s)
 
-    def _close_blocking(self, client: paramiko.SSHClient | None) -> None:
+    def close_client(self, client: paramiko.SSHClient | None) -> None:
+        """Close such a connection; idempotent."""
         if client is not None:
             client.close()
         way, self._way = self._way, None
@@ -203,17 +225,42 @@ class _Command:
 
 
 async def _in_thread(work: Callable[[], T]) -> T:
-    return await asyncio.get_running_loop().run_in_executor(threads, work)
+    """Run what blocks in a daemon thread: neither a cancelled task nor the process's end waits for it.
+
+    Their number is bounded by that of hosts that callers work on at the same moment, two for each.
+    """
+    loop = asyncio.get_running_loop()
+    done: asyncio.Future[T] = loop.create_future()
+
+    def run() -> None:
+        try:
+            settle: Callable[[], None] = functools.partial(_settle, done, result=work())
+        except BaseException as error:  # noqa: BLE001 - it is raised where it is awaited
+            settle = functools.partial(_settle, done, error=error)
+        with contextlib.suppress(RuntimeError):  # the loop is closed: nobody waits any more
+            loop.call_soon_threadsafe(settle)
+
+    threading.Thread(target=run, name="osgym-ssh", daemon=True).start()
+    return await done
 
 
-def _in_loop(on_output: OutputListener | None) -> OutputListener | None:
-    """Bring lines from the thread to the loop."""
-    if on_output is None:
+def _settle(done: asyncio.Future[Any], result: Any = None, error: BaseException | None = None) -> None:
+    if done.done():
+        return
+    if error is None:
+        done.set_result(result)
+    else:
+        done.set_exception(error)
+
+
+def _in_loop(listener: Callable[[V], None] | None) -> Callable[[V], None] | None:
+    """Return a listener that is called in the event loop, whichever thread calls it."""
+    if listener is None:
         return None
     loop = asyncio.get_running_loop()
-    return lambda line: _post(loop, on_output, line)
 
+    def post(value: V) -> None:
+        with contextlib.suppress(RuntimeError):  # the loop is closed: nobody listens any more
+            loop.call_soon_threadsafe(listener, value)
 
-def _post(loop: asyncio.AbstractEventLoop, on_output: OutputListener, line: str) -> None:
-    if not loop.is_closed():
-        loop.call_soon_threadsafe(on_output, line)
+    return post

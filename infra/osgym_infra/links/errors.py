@@ -15,15 +15,20 @@ class FleetHostError(OsgymInfraError):
         problem: what failed, without the host.
         step: what was being done, when it was a step of the bootstrap.
         touched: whether the host may differ from before.
+        remedy: a sentence about what to do; may be empty.
+        at_jump: whether it failed at the machine in between.
     """
 
-    def __init__(self, host: str, problem: str, step: str = "", touched: bool = False) -> None:
+    def __init__(
+        self, host: str, problem: str, step: str = "", touched: bool = False, remedy: str = ""
+    ) -> None:
         self.host, self.problem, self.step, self.touched = host, problem, step, touched
+        self.remedy, self.at_jump = remedy, False
         super().__init__(host, problem, step)
 
     def __str__(self) -> str:
         where = f"host {self.host}, step {self.step}" if self.step else f"host {self.host}"
-        return f"{where}: {self.problem}"
+        return f"{where}: {self.problem}" + (f". {self.remedy}" if self.remedy else "")
 
 
 class FleetHostUnreachable(FleetHostError):

@@ -10,9 +10,8 @@ from typing import Any
 
 from osgym_infra.hosts import tls
 from osgym_infra.hosts.spec import DRAIN_TIMEOUT_S, HostSpec, local_file
-from osgym_infra.hosts.ssh_login import SshAddress
-from osgym_infra.hosts.transport import LOCAL
-from osgym_infra.hosts.values import UNKNOWN, has_unknown
+from osgym_infra.links.access import LOCAL, SshAccess
+from osgym_infra.resources.values import UNKNOWN, has_unknown
 
 SECRETS = frozenset({"token", "caKey"})
 """Inputs (and outputs under the same names) that are encrypted wherever they are kept."""
@@ -142,10 +141,10 @@ def spec_of(values: Mapping[str, Any]) -> HostSpec:
     )
 
 
-def _address(values: Mapping[str, Any], jump: SshAddress | None) -> SshAddress:
+def _address(values: Mapping[str, Any], jump: SshAccess | None) -> SshAccess:
     whole = {**DEFAULTS, **values}
     key, key_file = whole["hostKey"], whole["sshKey"]
-    return SshAddress(whole["address"], int(whole["port"]), whole["user"], key, key_file, jump)
+    return SshAccess(whole["address"], int(whole["port"]), whole["user"], key, key_file, jump)
 
 
 def changes(old: Mapping[str, Any], new: Mapping[str, Any]) -> dict[str, Change]:

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-IMAGE, AGENT = "osgym:index:ImageArchive", "osgym:index:AgentArchive"
+from osgym_infra.archives.make import AGENT, IMAGE
 
 INPUTS: Mapping[str, Mapping[str, type]] = {
     IMAGE: {"folder": str, "flavor": str, "lock": str, "machines": bool, "kvm": bool},

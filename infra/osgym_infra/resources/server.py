@@ -24,7 +24,7 @@ from pulumi.runtime.proto import (
 
 from osgym_infra.errors import OsgymInfraError
 from osgym_infra.fleet.bootstrap import bootstrap_files
-from osgym_infra.hosts.provider import VERSION, OsgymProvider, PartialFailure
+from osgym_infra.resources.provider import VERSION, OsgymProvider, PartialFailure
 
 WARNING = "warning: "
 """A line that begins so stays on the screen."""

@@ -1,0 +1,59 @@
+"""Kinds of hosts: shape, virtualisation, and how they are paid for. Pure."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from enum import StrEnum
+
+from osgym_infra.errors import BadInput
+
+GIB_PER_GB = 1e9 / 2**30
+HOURS_PER_MONTH = 730.0
+"""365·24/12; what the providers themselves divide monthly prices by."""
+
+
+class Kvm(StrEnum):
+    """How a host can run KVM guests."""
+
+    METAL = "metal"
+    NESTED = "nested"
+    NONE = "none"
+    UNKNOWN = "unknown"
+
+
+class Market(StrEnum):
+    """How a host is paid for."""
+
+    ON_DEMAND = "on_demand"
+    SPOT = "spot"
+    DEDICATED = "dedicated"
+
+
+@dataclass(frozen=True, slots=True)
+class HostShape:
+    """What a host has. `None` means: bought as needed, or not known; then it binds nothing.
+
+    `vcpu` are hardware threads as the provider counts them, `threads_per_core` of them to a core.
+    `disk_gib` is local storage; a host without takes a network volume of the size its replicas need.
+    """
+
+    name: str
+    vcpu: float
+    ram_gib: float
+    kvm: Kvm = Kvm.UNKNOWN
+    disk_gib: float | None = None
+    iops: float | None = None
+    mibps: float | None = None
+    egress_gbps: float | None = None
+    threads_per_core: int = 1
+
+    def __post_init__(self) -> None:
+        for field in ("vcpu", "ram_gib"):
+            check_positive(f"{self.name}.{field}", getattr(self, field))
+
+
+def check_positive(field: str, value: float) -> None:
+    """Raise `BadInput` unless a value is above 0."""
+    if not (value > 0 and math.isfinite(value)):
+        raise BadInput(field, f"{value} is not a size", "a number above 0")

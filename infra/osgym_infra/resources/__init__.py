@@ -1,0 +1,1 @@
+"""Our Pulumi resource provider: hosts, secrets of a fleet, archives."""
