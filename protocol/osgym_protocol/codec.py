@@ -73,7 +73,7 @@ class Message:
         cls = type(self)
         for name, converter in _bounded_fields(cls):
             value = getattr(self, name)
-            if value is not None:
+            if value is not None and not isinstance(value, Message):  # a message has checked itself
                 converter(value, f"{cls.__name__}.{name}")
 
 

@@ -86,7 +86,7 @@ class AsyncClient:
         return self._reduced(type(self))
 
     def _reduced(self, kind: Callable[..., Any]) -> tuple[Any, ...]:
-        """Return the pickled form of a client of this or the other kind with the same arguments."""
+        """Pickle the arguments, for a client of this or the other kind."""
         hosts, settings = self._arguments
         return functools.partial(kind, **settings), (hosts,)
 
@@ -275,8 +275,7 @@ class AsyncClient:
             host: URL of the host; may be left out where there is only one.
 
         Raises:
-            ConfigError: the file cannot be read, or it is unclear which host is meant.
-            BadRequest, NoCapacity: it is no checkpoint of that snapshot, or there is no room for it.
+            ConfigError, BadRequest, NoCapacity: host or file are unclear, wrong, or without room.
         """
         hosts = self._fleet.hosts
         if host is None and len(hosts) != 1:
@@ -294,8 +293,8 @@ class AsyncClient:
     ) -> AsyncIterator[tuple[AsyncEpisode, AsyncObservation | OSGymError]]:
         """Step many episodes, one request per host, and yield each answer as soon as it is there.
 
-        Each episode is answered once, with its observation or with its error; an error of one does not
-        touch the others. Leave the loop early and the rest is cleared up by each episode's next step.
+        Each episode is answered once, with its observation or with its error, which touches no other. After
+        an early end of the loop, each episode's next step clears up the rest.
         """
         return step_many(steps, settle, observe, timeout_s or self._config.timeouts.step_s)
 

@@ -41,10 +41,7 @@ class AsyncObservation(Observation):
     async def final(self, timeout_s: float = 3.0) -> AsyncObservation:
         """Return the frame of this step when the screen has come to rest, or when the time is up.
 
-        ``is_final`` of what is returned says which.
-
-        Raises:
-            StaleObservation: a later step has acted already.
+        ``is_final`` of what is returned says which. Raises StaleObservation after a later step has acted.
         """
         if self.episode is None:
             raise ValueError("this observation belongs to no episode")
@@ -57,10 +54,9 @@ class AsyncEpisode(EpisodeInfo):
     Steps, frames, branches and the score run one after the other. A step that was cancelled or ran into its
     deadline is cleared up before the next one: no action is done twice, and none is lost from the trajectory.
 
-    Calls past the screen (:meth:`execute` to :meth:`expose`) take no frame, count as no step and may run
-    beside steps; each is in ``trajectory.reaches``. Besides the errors that they name they raise
-    ReachForbidden (the task forbids it), Unsupported (this desktop has no agent of ours inside), ReachBusy,
-    ReachFailed, EpisodeEnded (also after the episode was scored), EpisodeLost, Timeout, BadRequest.
+    Calls past the screen (:meth:`execute` to :meth:`expose`) count as no step and may run beside steps; each
+    is in ``trajectory.reaches``. They also raise ReachForbidden (the task forbids it), Unsupported (no agent
+    of ours is inside), ReachBusy, ReachFailed, EpisodeEnded (also after the score), EpisodeLost, Timeout.
     """
 
     def __init__(self, scheduler: Scheduler, plan: EpisodePlan) -> None:
@@ -193,7 +189,6 @@ class AsyncEpisode(EpisodeInfo):
         Args:
             region: x, y, width and height in pixels of the screen.
             size: width and height of the image; by default the region's.
-
         """
         return await self._steps.zoom(region, size)
 
@@ -204,8 +199,7 @@ class AsyncEpisode(EpisodeInfo):
     async def evaluate(self, *, timeout_s: float | None = None) -> Evaluation:
         """Score the episode. A failure is part of what is returned, with a reward of None, and not raised.
 
-        An episode whose desktop the policy broke (``EpisodeLost`` of class ``policy``) has the reward 0; the
-        evaluation's ``loss`` says what broke.
+        An episode whose desktop the policy broke has the reward 0; the evaluation's ``loss`` says what broke.
 
         Raises:
             EpisodeEnded: the episode was closed before.
@@ -238,9 +232,7 @@ class AsyncEpisode(EpisodeInfo):
             timeout_s: deadline of the whole call.
 
         Raises:
-            Unsupported: the host's runtime cannot branch.
-            NoCapacity: there is no room for all of them.
-            BranchFailed: they could not be made.
+            Unsupported, NoCapacity, BranchFailed: the host cannot branch, lacks room for all, or failed.
             EpisodeEnded, EpisodeLost: this one is closed, done, scored or lost.
         """
         if not 1 <= count <= limits.MAX_CHILDREN:
@@ -262,8 +254,7 @@ class AsyncEpisode(EpisodeInfo):
             timeout_s: deadline of the whole call.
 
         Raises:
-            NoCapacity: the checkpoints of the host use all that they may.
-            OSGymError: as for :meth:`fork`.
+            OSGymError: as for :meth:`fork`; NoCapacity: there is no room for its checkpoints.
         """
         timeouts = self._scheduler.config.timeouts
         async with self._steps.between_steps() as session:
@@ -306,8 +297,7 @@ class AsyncEpisode(EpisodeInfo):
             max_bytes: up to 64 MiB.
 
         Raises:
-            PathNotFound: it is not there.
-            PathRefused: it is a folder or a device, the user may not read it, or it changed meanwhile.
+            PathNotFound, PathRefused: it is not there, is no file, may not be read, or changed meanwhile.
             TooLarge: it has more than ``max_bytes``; ``details["size"]`` says how many.
         """
         return await self._desktop.read_file(path, max_bytes)
@@ -339,9 +329,6 @@ class AsyncEpisode(EpisodeInfo):
             max_nodes: elements beyond are left out (``truncated``).
             max_bytes: size of its XML, likewise; up to 16 MiB.
             timeout_s: deadline of each application, up to 40; one that takes longer is ``partial``.
-
-        Raises:
-            ProtocolError: what the desktop gave is no tree.
         """
         return await self._desktop.a11y(max_nodes, max_bytes, timeout_s)
 
@@ -366,7 +353,7 @@ class AsyncEpisode(EpisodeInfo):
             frames_per_s: up to 30.
 
         Raises:
-            Unsupported: there is no ffmpeg in this desktop (the full image has it).
+            Unsupported: this desktop has no ffmpeg; the full image has it.
         """
         return self._desktop.record(max_s, max_bytes, frames_per_s)
 

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, TypedDict
 
-from osgym_protocol.codec import Message, WireFormatError
+from osgym_protocol.codec import WireFormatError
 from osgym_protocol.episode_options import EpisodeOptions
 from osgym_sdk._exceptions import ConfigError
 from osgym_sdk._fleet.scheduler import Ticket
@@ -42,6 +42,8 @@ class EpisodeArguments(TypedDict, total=False):
     """Time in UTC that the desktop's clock shows at the beginning: ``"2026-01-01T09:00"``, or
     ``{"start": …, "frozen": True}`` to keep it there. By default the task's ``osgym.clock``, else the host's
     time. A host that cannot set the clock ends the start with Unsupported."""
+    image: str | None
+    """Golden image, by flavor or digest; a host that serves another one refuses the episode."""
     run: str | None
     """Name of the run that the episode belongs to, such as ``"grpo-7"``: the dashboard shows the episodes of
     a run together. Branches of the episode keep it."""
@@ -116,14 +118,13 @@ def plan_episode(
     given: dict[str, Any] = {name: value for name, value in arguments.items() if value is not None}
     loaded = as_task(task)
     asked = {name: _READERS.get(name, _same)(value) for name, value in given.items() if name in OF_HOST}
-    plain = {name: value.to_dict() if isinstance(value, Message) else value for name, value in asked.items()}
     try:
-        options = EpisodeOptions.from_dict({**plain, "checkpoint": checkpoint})  # checks types and bounds
+        options = EpisodeOptions(task=loaded, checkpoint=checkpoint, **asked)
     except WireFormatError as exc:
         raise ConfigError(str(exc)) from exc
     task_id = None if loaded is None else loaded.get("id")
     return EpisodePlan(
-        options=replace(options, task=loaded),
+        options=options,
         task=loaded,
         task_id=None if task_id is None else str(task_id),
         keep_frames=given.get("keep_frames", False),
