@@ -1,4 +1,4 @@
-"""Best of n: forks in mid-episode against independent samples, at equal steps.
+"""Best of n: forks in mid-episode, compared with independent samples of equal steps.
 
     OSGYM_RUNTIME=qemu OSGYM_IMAGE=small osgym host serve      # in another terminal: virtual machines
     python examples/best_of_n.py --seeds 5
@@ -50,13 +50,12 @@ async def halves(
 
 
 async def walk(desktop: Desktop, moves: Sequence[Move]) -> None:
-    """Take these steps, one after the other."""
     for move in moves:
         await desktop.step(move)
 
 
 def report(steps: int, samples: int, rows: Sequence[tuple[int, Outcome, Outcome]]) -> str:
-    """As JSON, with the rewards of both arms for each seed."""
+    """Return the rewards of both arms for each seed, as JSON."""
     series = [
         {"seed": seed, "plain": plain.reward, "forks": forked.reward, "steps": [plain.steps, forked.steps]}
         for seed, plain, forked in rows
@@ -66,7 +65,6 @@ def report(steps: int, samples: int, rows: Sequence[tuple[int, Outcome, Outcome]
 
 
 def main(argv: Sequence[str] | None = None) -> None:
-    """Parse the command line and compare."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )

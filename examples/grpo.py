@@ -57,16 +57,16 @@ if TYPE_CHECKING:
 
 GROUP = 8
 SCREEN = (1920, 1080)
-"""What ``BOARD`` is in pixels of."""
+"""Screen whose pixels ``BOARD`` is in."""
 CLIP = 0.2
-"""How far an update may move a probability's ratio (PPO's epsilon)."""
+"""Bound of an update's change of a probability's ratio (PPO's epsilon)."""
 FIRST_TASK_SEED = 10_000
-"""Of a run; those of the oracle are below it, those of the test at ``FIRST_TEST_SEED``."""
+"""First seed of a run's tasks; those of the oracle are below it, those of the test at ``FIRST_TEST_SEED``."""
 TASKS_PER_RUN = 50_000
 
 
 def on_board() -> tuple[int, ...]:
-    """Return the cells whose click is on the board: what the policy chooses among."""
+    """Return the cells whose click is on the board, among which the policy chooses."""
     left, top, width, height = BOARD
     found = []
     for cell in range(COLUMNS * ROWS):
@@ -78,7 +78,7 @@ def on_board() -> tuple[int, ...]:
 
 @dataclass(frozen=True)
 class Choice:
-    """What the policy keeps with a step: what it saw (RGB bytes), its place on the board, log-probability."""
+    """Choice of the policy in a step: its input (RGB bytes), its place on the board, log-probability."""
 
     pixels: bytes
     place: int
@@ -95,7 +95,7 @@ class Lesson:
 
 @dataclass(frozen=True)
 class Update:
-    """What one update saw and took.
+    """Statistics of one update.
 
     ``reward`` is the mean of the scored members, ``lost`` counts the others; ``mixed`` counts groups whose
     rewards differ, which are those that teach; ``same_start`` those whose members' first frames are equal bit
@@ -144,7 +144,7 @@ def rollouts(client: Client, tasks: list[dict[str, Any]], agent: Agent, concurre
 
 
 def lessons(group: Group) -> list[Lesson]:
-    """Return what a group teaches; members that were not scored have no reward, and are not a 0."""
+    """Return the lessons of a group; members that were not scored have no reward, which is not a 0."""
     scored = [result for result in group.results if result.valid_for_training and result.reward is not None]
     gained = advantages([float(result.reward or 0) for result in scored])
     return [Lesson(one.steps[0].info, gain) for one, gain in zip(scored, gained, strict=True) if gain]
@@ -166,7 +166,7 @@ class Agent:
         self._lock = threading.Lock()
 
     def choose(self, pixels: bytes) -> Choice:
-        """Draw a place with the network's probabilities. Episodes call it at the same time."""
+        """Draw a place with the network's probabilities. Thread-safe."""
         torch = load_torch()
         with self._lock, torch.no_grad():
             logprobs = self._logprobs([pixels])[0]
@@ -178,7 +178,7 @@ class Agent:
         return self.cells[self.choose(pixels).place]
 
     def logprob(self, choice: Choice) -> float:
-        """Return the log-probability that a choice has now."""
+        """Return the current log-probability of a choice."""
         with load_torch().no_grad():
             return float(self._logprobs([choice.pixels])[0, choice.place])
 
@@ -312,7 +312,7 @@ def arguments(argv: Sequence[str] | None = None) -> argparse.Namespace:
     """Read the command line.
 
     Raises:
-        SystemExit: something cannot be; the message says what.
+        SystemExit: An option is impossible; the message has the reason.
     """
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter

@@ -60,7 +60,7 @@ BLUE, ORANGE = "#1f6feb", "#f0883e"
 
 @dataclass(frozen=True)
 class Layout:
-    """Where the squares are: left and top on the board. The first is the blue one."""
+    """Places of the squares: left and top on the board. The first is the blue one."""
 
     squares: tuple[tuple[int, int], ...]
 
@@ -79,13 +79,13 @@ class Layout:
 
     @property
     def target(self) -> tuple[int, int]:
-        """The middle of the blue square, in pixels of the screen."""
+        """Return the middle of the blue square, in pixels of the screen."""
         x, y = self.squares[0]
         return BOARD[0] + x + SQUARE // 2, BOARD[1] + y + SQUARE // 2
 
 
 def make_task(seed: int) -> dict[str, Any]:
-    """Return the task of a seed; it says nothing of the places but to the program that shows them."""
+    """Return the task of a seed, whose places only the program that shows them gets."""
     squares = [
         [x, y, SQUARE, ORANGE if place else BLUE] for place, (x, y) in enumerate(Layout.draw(seed).squares)
     ]

@@ -34,16 +34,16 @@ if TYPE_CHECKING:
     from torch.nn import Module
 
 SHOWN = (240, 135)
-"""Width and height of what the policy sees of a screen of 1920×1080."""
+"""Width and height of the policy's image of a screen of 1920×1080."""
 CELL = 4
-"""Pixels of it that are one place to click."""
+"""Pixels of that image in one place to click."""
 COLUMNS, ROWS = SHOWN[0] // CELL, math.ceil(SHOWN[1] / CELL)
 FIRST_TEST_SEED = 1_000_000
 
 
 @dataclass(frozen=True)
 class Sample:
-    """What was seen, as RGB bytes, and the cell that the oracle clicked."""
+    """Image as RGB bytes, and the cell that the oracle clicked."""
 
     pixels: bytes
     cell: int
@@ -51,7 +51,7 @@ class Sample:
 
 @dataclass(frozen=True)
 class Score:
-    """How many of the held-out tasks were solved; those that were lost to the infrastructure do not count."""
+    """Number of held-out tasks that were solved, without those lost to the infrastructure."""
 
     solved: int
     scored: int
@@ -112,7 +112,7 @@ def collect(client: Client, folder: Path, seeds: Iterable[int], concurrency: int
 
 
 def samples(dataset: Dataset) -> list[Sample]:
-    """Return what the policy learns from: the first step of each episode that was solved."""
+    """Return the training samples: the first step of each episode that was solved."""
     found = []
     for episode in dataset.filter(min_reward=1.0).episodes():
         step = episode.steps[0]
@@ -139,7 +139,7 @@ def success(client: Client, choose: Callable[[bytes], int], seeds: Iterable[int]
 
 
 def load_torch() -> Any:
-    """Return PyTorch, or end with what to do."""
+    """Return PyTorch, or exit with a remedy."""
     try:
         import torch
     except ImportError:
@@ -171,7 +171,7 @@ def as_input(pixels: Sequence[bytes]) -> Tensor:
 
 
 def train(network: Module, given: Sequence[Sample], epochs: int, seed: int) -> list[float]:
-    """Train on what the oracle did; return the mean loss of each epoch."""
+    """Train on the oracle's choices; return the mean loss of each epoch."""
     torch = load_torch()
     order = torch.Generator().manual_seed(seed)
     inputs = as_input([sample.pixels for sample in given])
@@ -191,7 +191,7 @@ def train(network: Module, given: Sequence[Sample], epochs: int, seed: int) -> l
 
 
 def chooser(network: Module, seed: int) -> Callable[[bytes], int]:
-    """Return the policy of a network: a cell drawn with the probabilities that the network gives."""
+    """Return the policy of a network: a cell drawn with the network's probabilities."""
     torch = load_torch()
     dice = torch.Generator().manual_seed(seed)
 

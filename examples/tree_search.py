@@ -1,4 +1,4 @@
-"""Tree search over a real desktop: try several actions from where the episode is, go on from the best.
+"""Tree search over a real desktop: try several actions from the current state, go on from the best.
 
     OSGYM_RUNTIME=qemu OSGYM_IMAGE=small osgym host serve      # in another terminal: virtual machines
     python examples/tree_search.py --seeds 5
@@ -9,11 +9,11 @@ evaluator says which part of the pairs of items is in order: 1 is solved.
 
 Both arms take the same number of steps, with the same policy:
 
-- *search* forks the desktop `--width` ways at each level, takes one step in each child, has each scored (in
-  a fork of its own, since a scored episode is over), and goes on from the best; if none is better than
-  where it stands, it stays there. A fork takes a fraction of a second and no step.
-- *plain* has no forks: `--width` episodes of `--levels` steps each, and the best final score counts. A
-  plain episode cannot be scored on the way and go on.
+- *search* forks the desktop `--width` ways at each level, takes one step in each child, has each scored (in a
+  fork of its own, since a scored episode is over), and goes on from the best; if none is better than where it
+  stands, it stays there. A fork takes a fraction of a second and no step.
+- *plain* has no forks: `--width` episodes of `--levels` steps each, and the best final score counts. A plain
+  episode cannot be scored on the way and go on.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ T = TypeVar("T")
 
 
 def text_of(lines: Sequence[str]) -> str:
-    """A file with these lines."""
+    """Return a file with these lines."""
     return "".join(f"{line}\n" for line in lines)
 
 
@@ -43,7 +43,7 @@ ORDER = f"""awk 'BEGIN {{ n = split("{" ".join(WANTED)}", item) }}
 {{ place[$0] = place[$0] ? -1 : NR }}
 END {{ for (i = 1; i < n; i++) for (j = i + 1; j <= n; j++) {{
   a = place[item[i]]; b = place[item[j]]; printf "%d", (a > 0 && b > 0 && a < b) }} }}' {PATH}"""
-"""Prints 1 for each pair of items that is in order, 0 for each that is not, or has an item twice."""
+"""Command that prints 1 for each pair of items in order, 0 for each that is not, or has an item twice."""
 PAIRS = len(WANTED) * (len(WANTED) - 1) // 2
 
 TASK: dict[str, Any] = {
@@ -75,7 +75,7 @@ class Move:
     """One of the policy's actions: one step of the environment.
 
     Attributes:
-        line: Which line is cut, from 0, and pasted above the line before it.
+        line: Number of the line, from 0, that is cut and pasted above the line before it.
         twice: It is pasted twice.
     """
 
@@ -83,7 +83,7 @@ class Move:
     twice: bool = False
 
     def actions(self) -> list[dict[str, Any]]:
-        """As the desktop is told. The file is saved each time, since only that is scored."""
+        """Return the internal actions. The file is saved each time, since only that is scored."""
         pressed = [("ctrl", "Home"), *[("Down",)] * self.line, ("shift", "Down"), ("ctrl", "x"), ("Up",)]
         pressed += [("ctrl", "v")] * (2 if self.twice else 1)
         return [{"op": "key", "keys": list(chord)} for chord in (*pressed, ("ctrl", "s"))]
@@ -99,34 +99,31 @@ MOVES = (
 
 
 class Policy:
-    """Picks an action by chance. Both arms use it; a model's samples would stand here."""
+    """Draws an action by chance. Both arms use it; a model's samples would stand here."""
 
     def __init__(self, seed: int) -> None:
         self._random = random.Random(seed)  # noqa: S311  # chance, not secrets
 
     def act(self) -> Move:
-        """One sample."""
         return self._random.choice(MOVES)
 
 
 class Desktop(Protocol):
-    """What the search needs of an episode."""
+    """Methods of an episode that the search needs."""
 
     async def step(self, move: Move) -> None:
         """Take one step."""
         ...
 
     async def fork(self, count: int) -> Sequence[Desktop]:
-        """Make children that go on from here."""
+        """Make children that continue from here."""
         ...
 
     async def score(self) -> float:
-        """How far the task is, 0 to 1. The episode is over then."""
+        """Return the progress of the task, 0 to 1, which ends the episode."""
         ...
 
-    async def close(self) -> None:
-        """Give it back."""
-        ...
+    async def close(self) -> None: ...
 
 
 class LiveDesktop:
@@ -147,7 +144,7 @@ class LiveDesktop:
         """Have the host evaluate the task.
 
         Raises:
-            RuntimeError: It could not: that is no score of 0.
+            RuntimeError: It failed, which is no score of 0.
         """
         evaluation = await self._episode.evaluate()
         if evaluation.reward is None:
@@ -155,13 +152,12 @@ class LiveDesktop:
         return evaluation.reward
 
     async def close(self) -> None:
-        """Give the desktop back."""
         await self._episode.aclose()
 
 
 @dataclass(frozen=True)
 class Outcome:
-    """What an arm reached."""
+    """Result of an arm."""
 
     reward: float
     steps: int
@@ -169,7 +165,7 @@ class Outcome:
 
 
 async def search(root: Desktop, policy: Policy, levels: int, width: int) -> Outcome:
-    """Go down a tree of desktops: `levels` deep, `width` children each, on from the best."""
+    """Search a tree of desktops: `levels` deep, `width` children each, continuing from the best."""
     here, reward, steps = root, await probe(root), 0
     path: tuple[Move, ...] = ()
     for _ in range(levels):
@@ -194,7 +190,7 @@ async def search(root: Desktop, policy: Policy, levels: int, width: int) -> Outc
 
 
 async def probe(desktop: Desktop) -> float:
-    """Score a desktop that is to go on: a fork of it is scored instead."""
+    """Score a desktop that is to continue, by scoring a fork of it."""
     (twin,) = await desktop.fork(1)
     try:
         return await twin.score()
@@ -205,7 +201,7 @@ async def probe(desktop: Desktop) -> float:
 async def plain(
     begin: Callable[[], Awaitable[Desktop]], policy: Policy, levels: int, episodes: int
 ) -> Outcome:
-    """The same number of steps without forks: several episodes, the best one counts."""
+    """Take the same number of steps without forks: several episodes, the best one counts."""
     best = Outcome(-1.0, 0, ())
     for _ in range(episodes):
         desktop = await begin()
@@ -225,7 +221,7 @@ async def together(work: Iterable[Awaitable[T]]) -> list[T]:
 
 
 Arm = Callable[[Desktop, Policy, int, int], Awaitable[Outcome]]
-"""Goes on from a desktop with forks: levels, and width."""
+"""Function that searches from a desktop with forks, by levels and width."""
 
 
 async def compare(
@@ -257,7 +253,7 @@ async def compare(
 
 
 def table(rows: Sequence[tuple[int, Outcome, Outcome]], name: str = "search") -> list[str]:
-    """Both arms side by side, and their means."""
+    """Return both arms side by side, and their means."""
     lines = [f"| seed | plain | steps | {name} | steps |", "|---|---|---|---|---|"]
     for seed, without, with_forks in rows:
         cells = [
@@ -277,7 +273,6 @@ def table(rows: Sequence[tuple[int, Outcome, Outcome]], name: str = "search") ->
 
 
 def main() -> None:
-    """Parse the command line and compare."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )

@@ -1,4 +1,4 @@
-"""Rows for verl, and what plays them: ``python examples/trainers/verl_rollouts.py tasks/``.
+"""Rows for verl, and the loop that plays them: ``python examples/trainers/verl_rollouts.py tasks/``.
 
 It writes train.parquet and loops.yaml, and prints what to add to ``python -m verl.trainer.main_ppo``.
 """

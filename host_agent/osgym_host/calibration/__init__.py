@@ -1,1 +1,1 @@
-"""What `osgym settle calibrate` does: from an image's applications to a recording, and to horizons."""
+"""Work of `osgym settle calibrate`: from an image's applications to a recording, and to horizons."""

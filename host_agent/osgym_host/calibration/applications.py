@@ -1,7 +1,7 @@
-"""The applications of an image, by its desktop entries. Pure.
+"""Applications of an image, by its desktop entries. Pure.
 
 Entries follow freedesktop.org's Desktop Entry Specification 1.5. Their text is the image's: it is bounded,
-and what is started from it runs in the replica only.
+and its commands run in the replica only.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ LIST_SCRIPT = (
     "cd /usr/share/applications && for f in *.desktop; do "
     "printf '\\036%s\\n' \"$f\"; head -c 65536 \"$f\" | grep -v '^[A-Za-z-][A-Za-z-]*\\['; done"
 )
-"""Prints every entry after its name, without translations."""
+"""Script that prints every entry after its name, without translations."""
 
 MAX_APPLICATIONS = 64
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._+-]{0,127}")
@@ -23,15 +23,15 @@ _FIELD_CODE = re.compile(r"%[A-Za-z]")
 _NOT_EXPLORED = re.compile(
     r"log-?out|shut-?down|reboot|suspend|hibernate|lock|screensaver|uninstall|installer", re.I
 )
-"""Programs that end the session, or do nothing that shows."""
+"""Pattern of programs that end the session, or have no visible effect."""
 
 
 @dataclass(frozen=True, slots=True)
 class FoundApplication:
-    """An application as the menu has it.
+    """An application of the menu.
 
     Attributes:
-        name: Of its desktop entry, without the ending.
+        name: Name of its desktop entry, without the ending.
         command: Program and arguments, without field codes.
     """
 
@@ -40,7 +40,7 @@ class FoundApplication:
 
 
 def find_applications(listing: str) -> list[FoundApplication]:
-    """Read what `LIST_SCRIPT` printed: those that a menu shows, by name; of one command the first."""
+    """Parse the output of `LIST_SCRIPT`: applications of the menu, by name; the first of each command."""
     found: dict[tuple[str, ...], FoundApplication] = {}
     for entry in sorted(listing.split("\x1e")[1:]):
         file, _, text = entry.partition("\n")
@@ -51,10 +51,10 @@ def find_applications(listing: str) -> list[FoundApplication]:
 
 
 def choose(found: Sequence[FoundApplication], wanted: Sequence[str]) -> list[FoundApplication]:
-    """Return those that are wanted, by name of the entry, its last part, or program; all for none.
+    """Return the wanted applications, by name of the entry, its last part, or program; all for none.
 
     Raises:
-        ValueError: One is not there; the message says which are.
+        ValueError: One is missing; the message lists all.
     """
     if not wanted:
         return list(found)
@@ -95,7 +95,7 @@ def _read(name: str, text: str) -> FoundApplication | None:
 
 
 def _main_group(text: str) -> dict[str, str]:
-    """Return the keys of the group `[Desktop Entry]`; the first of a key counts."""
+    """Return the keys of the group `[Desktop Entry]`; the first one of a repeated key."""
     values: dict[str, str] = {}
     inside = False
     for line in text.splitlines():

@@ -1,4 +1,4 @@
-"""From recorded actions to horizons: the cheapest that leave almost no change behind. Pure."""
+"""Choice of horizons from recorded actions: the cheapest that leave almost no change behind. Pure."""
 
 from __future__ import annotations
 
@@ -13,20 +13,20 @@ from osgym_host.images.calibration import CalibrationRow
 from osgym_protocol.settle_table import MAX_PROGRAMS, PROGRAM, ActionKind, Table, TimerHorizons
 
 LADDER_MS = (60.0, 100.0, 120.0, 160.0, 200.0, 240.0, 260.0, 300.0, 360.0, 420.0, 500.0, 600.0, 700.0, 800.0)
-"""Horizons that are tried; GTK's timers of 225 and 250 ms and LibreOffice's of 500 lie below steps of it."""
+"""Candidate horizons; GTK's timers of 225 and 250 ms and LibreOffice's of 500 lie below steps of it."""
 
 LATE_COST_MS = 2_000.0
-"""What an agent loses by a screen that was not final: about the step that it takes to see its mistake."""
+"""Cost of a screen that was not final: about the step in which an agent sees its mistake."""
 
 
 @dataclass(frozen=True, slots=True)
 class Bounds:
-    """What a calibration may do.
+    """Bounds of a calibration.
 
     Attributes:
-        late_share: Of the actions, how many may still change after the answer.
-        max_horizon_ms: No horizon is longer; so long does a timer that never ends hold up a step.
-        min_samples: Fewer recorded actions of a program and kind decide nothing alone.
+        late_share: Share of actions after which the screen may still change after the answer.
+        max_horizon_ms: Longest horizon, for which a timer that never ends holds up a step.
+        min_samples: Number of recorded actions below which a program and kind decide nothing alone.
     """
 
     late_share: float = 0.01
@@ -34,10 +34,10 @@ class Bounds:
     min_samples: int = 8
 
     def __post_init__(self) -> None:
-        """Check them.
+        """Check the bounds.
 
         Raises:
-            ValueError: One makes no sense.
+            ValueError: One is invalid.
         """
         if not 0 <= self.late_share < 1:
             raise ValueError(f"late_share must be at least 0 and less than 1: {self.late_share}")
@@ -58,7 +58,7 @@ class Sample:
 
 @dataclass(frozen=True, slots=True)
 class _Outcome:
-    """What a rule would have done; ordered by what is preferred."""
+    """Results of a rule, ordered by preference."""
 
     late: int
     mean_wait_ms: float
@@ -69,8 +69,8 @@ def calibrate(samples: Iterable[Sample], rule: Rule, bounds: Bounds) -> list[Cal
     """Choose horizons for each program and kind of action; the order of the samples does not matter.
 
     Args:
-        samples: Recorded under a fixed pause that is longer than every horizon.
-        rule: `exact` as the image has it. No horizon becomes shorter than it says.
+        samples: Recordings under a fixed pause that is longer than every horizon.
+        rule: `exact` as the image has it. No horizon becomes shorter than its own.
     """
     cells: dict[tuple[str, ActionKind], list[Trace]] = defaultdict(list)
     for sample in samples:
@@ -97,8 +97,8 @@ def _together(
 ) -> dict[ActionKind, TimerHorizons]:
     """Choose for programs that have too few actions of a kind, from the actions of all of them.
 
-    The timers that a dialog is accepted by are those of a toolkit, not of a program: three of each of ten
-    programs tell as much as thirty of one.
+    The timers by which a dialog is accepted are those of a toolkit, not of a program: three actions of each
+    of ten programs are as good as thirty of one.
     """
     found = {}
     for kind in ActionKind:
@@ -120,7 +120,7 @@ def _together(
 
 
 def table_of(rows: Sequence[CalibrationRow]) -> dict[str, dict[ActionKind, TimerHorizons]]:
-    """Return the table of the rows that are applied; of too many programs those that gain most."""
+    """Return the table of the applied rows; of too many programs those that gain most."""
     gains: dict[str, int] = defaultdict(int)
     for row in rows:
         if row.applied:
@@ -172,10 +172,10 @@ def _chosen(
     own: TimerHorizons,
     bounds: Bounds,
 ) -> _Outcome:
-    """Return the candidate that waits least of those that are good enough; `own` where too few decide.
+    """Return the candidate with the shortest wait among the good ones; `own` where too few actions decide.
 
-    Where none is, what each late change costs is weighed against the wait: something that changes every few
-    seconds by itself is not waited for.
+    Where none is good, the cost of late changes is weighed against the wait: a screen that changes by itself
+    every few seconds is not waited for.
     """
 
     def steps(own_ms: float) -> list[float]:
@@ -197,7 +197,7 @@ def _chosen(
 
 
 def _cost_ms(each: _Outcome, actions: int) -> float:
-    """What a step takes in the mean, and what late changes take besides."""
+    """Return the mean cost of a step, late changes included."""
     return each.mean_wait_ms + LATE_COST_MS * each.late / actions
 
 

@@ -1,4 +1,4 @@
-"""One replica that is explored: an application started, its window found, actions recorded or judged."""
+"""Driver of one replica: starts an application, finds its window, records or judges actions."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from osgym_protocol.reach import Window
 TRACE = "/tmp/osgym-settle-trace.jsonl"  # noqa: S108 (in the replica)
 MAX_TRACE_BYTES = 32 << 20
 RECORDED_MS = 2500
-"""How long signals are recorded after an action: three times the longest horizon that may be chosen."""
+"""Duration of a recording after an action: three times the longest horizon that may be chosen."""
 STEP_TIMEOUT_S = 60.0
 SHORT_S = 20.0
 LAUNCH_S = 40.0
@@ -38,12 +38,12 @@ _SETTINGS = (
 
 
 class ExplorationFailed(OsgymHostError):
-    """An application cannot be explored; the message says why."""
+    """An application cannot be explored; the message has the reason."""
 
 
 @dataclass(frozen=True, slots=True)
 class Judged:
-    """What `exact` answered: how long it waited, and whether the screen changed afterwards."""
+    """Answer of `exact`: its wait, and whether the screen changed afterwards."""
 
     wait_ms: float
     premature: bool
@@ -52,11 +52,10 @@ class Judged:
 class ExploredDesktop:
     """A replica whose guest agent writes down its signals.
 
-    Every method raises `GuestError` when the guest does not answer in time or as it should.
+    Every method raises `GuestError` when the guest does not answer in time or correctly.
     """
 
     def __init__(self, guest: GuestClient) -> None:
-        """Nothing is called yet; the desktop is to be ready."""
         self._guest = guest
         self._seq = 0
 
@@ -79,7 +78,7 @@ class ExploredDesktop:
             ) from exc
 
     async def applications(self) -> list[FoundApplication]:
-        """Return what its menu has."""
+        """Return the applications of its menu."""
         done = await self._guest.run_bash_script(LIST_SCRIPT, run_timeout_s=SHORT_S)
         return find_applications(done.output)
 
@@ -101,7 +100,7 @@ class ExploredDesktop:
         await self.focus()
 
     async def focus(self) -> Area | None:
-        """Give the focus to the application's window; where it is, or None when it has none."""
+        """Focus the application's window and return its place, or None when it has none."""
         window = await self._window()
         if window is None:
             return None
@@ -119,7 +118,7 @@ class ExploredDesktop:
         """Act, and return the signals of the time after it.
 
         Raises:
-            ExplorationFailed: The guest wrote down none.
+            ExplorationFailed: The guest wrote none.
         """
         await self._guest.execute(["sh", "-c", f": > {TRACE}"], timeout_s=SHORT_S)
         await self._step(action, {"policy": "fixed", "pause_ms": RECORDED_MS})

@@ -1,7 +1,7 @@
-"""What is done in an application that nobody knows: generic actions, the same for the same seed. Pure.
+"""Generic actions for unknown applications, the same for the same seed. Pure.
 
 Menus are walked, dialogs opened and accepted, files saved and opened below /tmp, text typed. Nothing is
-closed on purpose; what is broken all the same is a replica's that ends with the exploration.
+closed on purpose. Damage is limited to a replica that ends with the exploration.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ WORDS = ("hello", "world", "total", "report", "alpha", "budget", "quick", "brown
 
 @dataclass(frozen=True, slots=True)
 class Area:
-    """Where an application's window is, in pixels of the screen."""
+    """Place of an application's window, in pixels of the screen."""
 
     x_px: int
     y_px: int
@@ -25,7 +25,7 @@ class Area:
     height_px: int
 
     def at(self, across: float, down: float) -> dict[str, int]:
-        """A point within it, by shares of its size."""
+        """Return a point within it, by shares of its size."""
         return {"x": round(self.x_px + across * self.width_px), "y": round(self.y_px + down * self.height_px)}
 
 
@@ -38,20 +38,20 @@ class Group:
 
 
 def key(chord: str) -> dict[str, Any]:
-    """A chord as an internal action."""
+    """Return a chord as an internal action."""
     return {"op": "key", "keys": chord.split("+")}
 
 
 def text(words: str) -> dict[str, Any]:
-    """A text as an internal action."""
+    """Return a text as an internal action."""
     return {"op": "type", "text": words}
 
 
 def explore(area: Area, seed: int, number: int) -> Iterator[Group]:
-    """The groups of one round through an application; each round has other words and names of files.
+    """Yield the groups of one round through an application; each round has other words and names of files.
 
     Args:
-        number: Of the round, from 0; every second one saves over the file of the one before.
+        number: Number of the round, from 0; every second one saves over the file of the one before.
     """
     random = Random(f"{seed}/{number}")  # noqa: S311 (the same for the same seed)
     word = random.choice(WORDS)
@@ -80,7 +80,7 @@ def explore(area: Area, seed: int, number: int) -> Iterator[Group]:
 
 
 def _click(area: Area, random: Random, button: str = "left") -> dict[str, Any]:
-    """A click in the middle part of the window, away from its frame's buttons."""
+    """Return a click in the middle part of the window, away from its frame's buttons."""
     point = area.at(random.uniform(0.3, 0.7), random.uniform(0.35, 0.7))
     return {"op": "click", **point, "button": button}
 

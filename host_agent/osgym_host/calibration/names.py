@@ -1,4 +1,4 @@
-"""The names that programs of an image go by. The kernel knows a program by the name it was started by.
+"""Names of an image's programs. The kernel knows a program by the name it was started by.
 
 GIMP's menu entry starts `gimp-2.10`, people and tasks start `gimp`, a link to it: one program, two names.
 """
@@ -16,13 +16,13 @@ FOLDERS = ("usr/local/bin", "usr/bin", "usr/local/games", "usr/games")
 MAX_LINKS = 8
 MAX_ENTRIES = 20_000
 COMM_CHARS = 15
-"""What the kernel keeps of a name."""
+"""Length of a name that the kernel keeps."""
 
 
 def names_of_programs(rootfs: Path) -> list[frozenset[str]]:
-    """Return the names that start one file, of each file that has several, as the kernel keeps them.
+    """Return the names that start one file, for each file that has several, as the kernel keeps them.
 
-    Links are read, never followed: what they say is the image's, and may point anywhere.
+    Links are read, never followed: they are the image's, and may point anywhere.
     """
     groups: dict[str, set[str]] = defaultdict(set)
     root = rootfs.resolve()

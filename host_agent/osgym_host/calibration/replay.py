@@ -1,11 +1,11 @@
-"""Try settle rules on recorded traces: what each would have waited, and would it have been right?
+"""Replay of settle rules on recorded traces: the wait of each, and whether its answer was final.
 
 The benchmark of settling and `osgym settle calibrate` both try rules this way.
 
-The guest agent writes its signals turn by turn when it is started with OSGYM_SETTLE_TRACE. A trace
-under a fixed pause of seconds shows all that came later too, so any rule that decides by these
-signals can be evaluated on it, without driving the desktop again. This is the same rule as the guest
-agent's native one (`guest_agent/native/settle.c`); a test keeps the two together. Pure.
+The guest agent writes its signals turn by turn when it is started with OSGYM_SETTLE_TRACE. A trace under a
+fixed pause of seconds shows all that came later too, so any rule that decides by these signals can be
+evaluated on it, without driving the desktop again. This is the same rule as the guest agent's native one
+(`guest_agent/native/settle.c`); a test keeps the two together. Pure.
 """
 
 from __future__ import annotations
@@ -21,10 +21,10 @@ RUNNING_MS = 0.0
 
 @dataclass(frozen=True, slots=True)
 class Thread:
-    """A watched thread in one turn: its process, and in how many ms it wakes by itself.
+    """A watched thread in one turn: its process, and the time in ms until it wakes by itself.
 
     `remaining_ms` is negative when it never does or when that is unknown, 0 when it runs. `reply_wait_ms` is
-    for how long it has waited for an answer; negative when it does not.
+    the time for which it has waited for an answer; negative when it does not.
     """
 
     pid: int
@@ -34,19 +34,21 @@ class Thread:
 
 @dataclass(frozen=True, slots=True)
 class Turn:
-    """What one turn of the loop saw."""
+    """Signals of one turn of the loop."""
 
     at_ms: float
     running: bool
     cpu_ms: tuple[float, ...]
     threads: tuple[Thread, ...]
     since_window_ms: float = -1.0
-    """Since a window came, went or became the active one; negative: none did."""
+    """Time since a window came, went or became the active one; negative: none did."""
 
 
 @dataclass(frozen=True, slots=True)
 class Trace:
-    """One action: its signals over the pause after it, and when the screen changed (masked, no carets)."""
+    """One action: its signals over the pause after it, and the times of screen changes (masked, no
+    carets).
+    """
 
     app: str
     label: str
@@ -72,7 +74,7 @@ class Rule:
     horizons: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
 
     def horizons_of(self, name: str) -> tuple[float, float, float]:
-        """A process's horizons from the action, from the last change and from the last window."""
+        """Return a process's horizons from the action, from the last change and from the last window."""
         own = self.horizons.get(name, {})
         return (
             own.get("horizon_ms", self.horizon_ms),
@@ -82,14 +84,14 @@ class Rule:
 
 
 NOT_REPLAYED = ("turn_ms", "burner_quiet_ms")
-"""Parameters of the loop itself, and of what no trace has."""
+"""Parameters of the loop itself, and of signals that no trace has."""
 
 
 def read_rule(settings: Mapping[str, Any], policy: str) -> Rule:
-    """A policy from the guest agent's `settle.json`.
+    """Return a policy from the guest agent's `settle.json`.
 
     Raises:
-        TypeError: it has a parameter that is not followed here.
+        TypeError: It has a parameter that is not followed here.
     """
     values = settings["policies"][policy]
     given = {name: value for name, value in values.items() if name not in NOT_REPLAYED}
@@ -101,7 +103,7 @@ def read_rule(settings: Mapping[str, Any], policy: str) -> Rule:
 
 
 def lay_over(settings: dict[str, Any], over: Mapping[str, Any]) -> None:
-    """Lay an image's `settle.json` over the guest agent's, as the guest agent does."""
+    """Override the guest agent's settings by an image's `settle.json`, as the guest agent does."""
     for key, value in over.items():
         if isinstance(value, dict) and isinstance(settings.get(key), dict):
             lay_over(settings[key], value)
@@ -110,7 +112,7 @@ def lay_over(settings: dict[str, Any], over: Mapping[str, Any]) -> None:
 
 
 def read_traces(lines: Iterable[str], app: str = "") -> Iterator[Trace]:
-    """Read what the guest agent wrote; lines with `label` and `kind` before an action name it."""
+    """Read the guest agent's trace; lines with `label` and `kind` before an action name it."""
     label, kind = "", ""
     head: dict[str, Any] = {}
     turns: list[Turn] = []
@@ -133,10 +135,10 @@ def read_traces(lines: Iterable[str], app: str = "") -> Iterator[Trace]:
 
 
 def is_sound(trace: Trace) -> bool:
-    """Whether a trace that somebody else wrote has numbers where numbers are, and names where names are.
+    """Return whether a stranger's trace has numbers and names where they belong.
 
     Raises:
-        TypeError: something is no number.
+        TypeError: Something is no number.
     """
     numbers = [*trace.changes_ms]
     for turn in trace.turns:
@@ -149,7 +151,7 @@ def is_sound(trace: Trace) -> bool:
 
 
 def decide(trace: Trace, rule: Rule) -> float:
-    """When the rule would have answered, in ms after the action; `max_ms` when never."""
+    """Return when the rule would have answered, in ms after the action; `max_ms` when never."""
     oldest = 0
     for index, turn in enumerate(trace.turns):
         while oldest + 1 < index and trace.turns[oldest + 1].at_ms + rule.idle_ms <= turn.at_ms:
@@ -181,7 +183,7 @@ def _last_change(trace: Trace, at_ms: float) -> float | None:
 
 
 def _pending(trace: Trace, rule: Rule, turn: Turn, thread: Thread, last_change: float | None) -> bool:
-    """Whether a thread waits for an answer, or wakes by itself, soon enough to count."""
+    """Return whether a thread waits for an answer, or wakes by itself, soon enough to count."""
     if 0 <= thread.reply_wait_ms < rule.reply_ms:
         return True
     if thread.remaining_ms < RUNNING_MS:
@@ -197,10 +199,10 @@ def _pending(trace: Trace, rule: Rule, turn: Turn, thread: Thread, last_change: 
 
 
 def premature(trace: Trace, waited_ms: float) -> bool:
-    """Whether the screen changed after the answer."""
+    """Return whether the screen changed after the answer."""
     return bool(trace.changes_ms) and trace.changes_ms[-1] > waited_ms
 
 
 def oracle_ms(traces: Sequence[Trace]) -> float:
-    """The mean wait of somebody who knows the last change."""
+    """Return the mean wait of a rule that knows the last change."""
     return sum(trace.changes_ms[-1] if trace.changes_ms else 0.0 for trace in traces) / len(traces)

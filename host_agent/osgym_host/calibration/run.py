@@ -1,4 +1,4 @@
-"""Explore the applications of an image, one after another, each in a fresh replica of the local runtime."""
+"""Exploration of an image's applications, one after another, each in a fresh replica of the local runtime."""
 
 from __future__ import annotations
 
@@ -24,19 +24,19 @@ SCREEN_PX = (1920, 1080)
 MAX_ROUNDS = 4
 MAX_RELAUNCHES = 3
 SERVICES = frozenset({"dbus-daemon", "at-spi2-registr", "at-spi-bus-laun", "dconf-service", "gvfsd"})
-"""What applications start that draws nothing."""
+"""Programs that applications start and that draw nothing."""
 Environment = tuple[tuple[str, str], ...]
 
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """What is explored.
+    """Plan of an exploration.
 
     Attributes:
         wanted: Names of applications; empty for all.
-        minutes: In all, divided among the applications; each gets one round at least as far as that goes.
-        seed: Of words, places and menus.
-        judged: Under which table `exact` is judged; None records instead.
+        minutes: Total time, divided among the applications; each gets at least one round as far as it lasts.
+        seed: Seed of words, places and menus.
+        judged: Table under which `exact` is judged; None records instead.
     """
 
     wanted: tuple[str, ...] = ()
@@ -47,13 +47,13 @@ class Plan:
 
 @dataclass(slots=True)
 class Exploration:
-    """What came of it.
+    """Results of an exploration.
 
     Attributes:
         rule: `exact` as the image has it.
         samples: Recordings, unless `exact` was judged.
-        verdicts: By application and kind, when it was.
-        failures: Why an application was left, by its name.
+        verdicts: Verdicts by application and kind, when it was.
+        failures: Reason for which an application was left, by its name.
     """
 
     rule: Rule | None = None
@@ -67,11 +67,10 @@ class Explorer:
     """Explores one image; the runtime has been started.
 
     Args:
-        say: Called with one line whenever something begins.
+        say: Called with one line whenever a part begins.
     """
 
     def __init__(self, runtime: Runtime, image: Image, plan: Plan, say: Callable[[str], None]) -> None:
-        """Nothing runs yet."""
         self._runtime = runtime
         self._image = image
         self._plan = plan
@@ -110,7 +109,7 @@ class Explorer:
         return self._found
 
     async def _explore(self, application: FoundApplication, deadline: float, others: frozenset[str]) -> None:
-        """Rounds through one application, until the time is up."""
+        """Play rounds through one application, until the time is up."""
         async with self._desktop() as desktop:
             await desktop.open(application)
             relaunches = actions = 0
@@ -149,7 +148,7 @@ class Explorer:
 
     @contextlib.asynccontextmanager
     async def _desktop(self) -> AsyncIterator[ExploredDesktop]:
-        """A fresh replica, gone afterwards."""
+        """Make a fresh replica for the time of the block."""
         self._generation += 1
         judged = self._plan.judged
         environment = (("OSGYM_SETTLE_TRACE", TRACE),) if judged is None else judged
@@ -164,12 +163,12 @@ class Explorer:
 
 
 def _names(trace: Trace | None) -> frozenset[str]:
-    """Every program of a recording: those of the desktop itself, before anything was started."""
+    """Return the programs of a recording: those of the desktop itself, before anything was started."""
     return frozenset() if trace is None else frozenset(trace.names.values())
 
 
 def _timed(trace: Trace) -> frozenset[str]:
-    """The programs of a recording that waited for timers."""
+    """Return the programs of a recording that waited for timers."""
     pids = {thread.pid for turn in trace.turns for thread in turn.threads if thread.remaining_ms >= 0}
     return frozenset(trace.names[pid] for pid in pids if pid in trace.names)
 

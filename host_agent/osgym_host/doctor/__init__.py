@@ -1,1 +1,1 @@
-"""What this machine can run, found out by trying, and how to get what is missing."""
+"""Doctor: finds out by trying what this machine can run, and how to get what is missing."""

@@ -1,4 +1,4 @@
-"""All checks, side by side, each within its time."""
+"""All checks, side by side, each within its deadline."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def _runtime_checks(name: str) -> tuple[Checks, Checks]:
 
 (_DEFAULT, *_OTHERS), _EXTRA = zip(*map(_runtime_checks, runtime_names()), strict=True)
 NEEDED = frozenset(name for name, _ in _DEFAULT)
-"""Without these nothing runs, unless the settings name another runtime."""
+"""Checks without which nothing runs, unless the settings name another runtime."""
 CHECKS: Checks = (
     *_DEFAULT,
     *itertools.chain(*_EXTRA),

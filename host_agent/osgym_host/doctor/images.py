@@ -1,4 +1,4 @@
-"""What the images of this machine lack that later ones have."""
+"""Check of images and snapshots for what later ones have."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _NAME = "session isolation"
 
 
 async def check_session_isolation(context: DoctorContext) -> list[Finding]:
-    """Name each image and snapshot whose programs can reach the guest agent that looks after them."""
+    """Return a finding for each image and snapshot whose programs can reach their guest agent."""
     return await asyncio.to_thread(_findings, context.data_dir)
 
 

@@ -1,4 +1,4 @@
-"""The machine: memory, disk, limits of the kernel, what the bake needs."""
+"""Checks of the machine: memory, disk, limits of the kernel, tools of the bake."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from osgym_host.images.disks.overlay import can_reflink, choose
 
 _MIB = 1 << 20
 _IDLE_REPLICA_MIB = 150
-"""An idle desktop, all its processes (PSS), rounded up; benchmarks/replica_cost.py measures it."""
+"""Memory of an idle desktop, all its processes (PSS), rounded up; benchmarks/replica_cost.py measures it."""
 _BUSY_REPLICA_MIB = 600
-"""A desktop with an office application or a browser open."""
+"""Memory of a desktop with an office application or a browser open."""
 _IMAGE_MIB = 6 * 1024
-"""The full image and the room its bake needs."""
+"""Size of the full image and the room that its bake needs."""
 # A desktop with browser, office suite, GIMP and VLC open at once had 8 inotify instances, 13 watches,
 # 150 threads and 13 pipes. What is counted by user is shared where one stands behind all replicas.
 _INOTIFY_PER_REPLICA = 8
@@ -41,7 +41,7 @@ _HEADERS = {
 
 
 async def check_memory(context: DoctorContext) -> list[Finding]:
-    """How many desktops fit."""
+    """Check how many desktops fit."""
     text = Path("/proc/meminfo").read_text()  # noqa: ASYNC240 (a file of the kernel)
     fields = {line.split(":")[0]: int(line.split()[1]) // 1024 for line in text.splitlines() if ":" in line}
     total, free = fields["MemTotal"], fields["MemAvailable"]
@@ -59,7 +59,7 @@ async def check_memory(context: DoctorContext) -> list[Finding]:
 
 
 async def check_disk(context: DoctorContext) -> list[Finding]:
-    """Room for the image and overlays."""
+    """Check the room for the image and overlays."""
     folder = _existing(context.data_dir)
     free = shutil.disk_usage(folder).free // _MIB
     facts = {"path": str(folder), "free_mib": free}
@@ -73,7 +73,7 @@ async def check_disk(context: DoctorContext) -> list[Finding]:
 
 
 async def check_reflink(context: DoctorContext) -> list[Finding]:
-    """How disks of virtual machines are shared here, and why."""
+    """Check how disks of virtual machines are shared here."""
     works = await asyncio.to_thread(_try_reflink, _existing(context.data_dir))
     choice = choose(reflink=works)
     found = f"Disks of virtual machines: {choice.way} ({choice.format} images); {choice.reason}."
@@ -92,13 +92,15 @@ def _try_reflink(folder: Path) -> bool:
 
 
 def replicas_are_users(uid: int, kernel: str) -> bool:
-    """Whether each replica is a user of its own to the kernel: for root, with id-mapped overlay layers."""
+    """Return whether each replica is a user of its own to the kernel: for root, with id-mapped overlay
+    layers.
+    """
     found = re.match(r"(\d+)\.(\d+)", kernel)
     return uid == 0 and found is not None and (int(found[1]), int(found[2])) >= (5, 19)
 
 
 async def check_limits(context: DoctorContext) -> list[Finding]:
-    """Limits that many replicas share; those of users where one stands behind all of them."""
+    """Check limits that many replicas share; those of users where one user stands behind all of them."""
     count = context.replicas
     of_a_user = 1 if replicas_are_users(os.geteuid(), os.uname().release) else count
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
@@ -146,7 +148,7 @@ def _round_up(need: int) -> int:
 
 
 async def check_bake(context: DoctorContext) -> list[Finding]:
-    """What the bake of a golden image needs."""
+    """Check the tools of a golden image's bake."""
     have_images = any((context.data_dir / "images").glob("*/manifest.json"))
     lacking = Status.WARN if have_images else Status.MISSING
     results = []
@@ -182,7 +184,7 @@ async def _check_compiler(lacking: Status) -> Finding:
 
 
 def _existing(folder: Path) -> Path:
-    """The folder, or the nearest one above it that exists."""
+    """Return the folder, or the nearest existing one above it."""
     folder = folder.absolute()
     while not folder.exists():
         folder = folder.parent

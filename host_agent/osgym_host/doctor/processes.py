@@ -1,4 +1,4 @@
-"""Run a program with a deadline, collecting what it prints."""
+"""Programs with a deadline, whose output is collected."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from osgym_host.programs import end_program, start_program
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """How a program ended. `code` is None when it was killed at the deadline."""
+    """End of a program. `code` is None when it was killed at the deadline."""
 
     code: int | None
     output: str
 
 
 async def run(argv: Sequence[str], *, timeout_s: float, stdin: bytes = b"") -> Outcome:
-    """Run a program; its output and errors are merged. It and its group are dead on return.
+    """Run a program with output and errors merged. It and its group are dead on return.
 
     Raises:
         OSError: It cannot be started.

@@ -1,4 +1,4 @@
-"""The result of one check."""
+"""Result of one check."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any
 
 
 class Status(enum.StrEnum):
-    """How a check came out."""
+    """Verdict of a check."""
 
     OK = "ok"
     WARN = "warn"  # works, but something is lost; or an option is not there
@@ -22,11 +22,11 @@ class Finding:
     """One row of the table.
 
     Attributes:
-        name: What was checked, stable.
-        found: What is the case, one sentence.
-        remedy: What to do about it; empty when nothing is to be done.
+        name: Stable name of the check.
+        found: Finding in one sentence.
+        remedy: Remedy; empty when nothing is to be done.
         needed: The local runtime cannot run without it.
-        facts: The same for machines.
+        facts: Finding for machines.
     """
 
     name: str
@@ -39,11 +39,11 @@ class Finding:
 
 @dataclass(frozen=True, slots=True)
 class DoctorContext:
-    """What checks are told.
+    """Context of the checks.
 
     Attributes:
-        data_dir: Where images and replicas are (to be).
-        replicas: How many replicas the limits are held against.
+        data_dir: Folder of images and replicas (which may not exist yet).
+        replicas: Number of replicas for which the limits are checked.
         kernel: Kernel to boot in a virtual machine; None: one of /boot.
         deep: Also boot virtual machines.
     """

@@ -1,1 +1,1 @@
-"""Golden images: bake them from Debian packages, keep them by content digest, look them up."""
+"""Golden images: baked from Debian packages, stored by content digest, found by name."""

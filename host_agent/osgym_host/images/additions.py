@@ -1,9 +1,8 @@
-"""What a team lays over a flavor to make an image of its own: a folder that says what, and holds the rest.
+"""Additions: folders by which a team extends a flavor to an image of its own.
 
-addition.toml     which flavor it is laid over, packages, applications, programs that must be there
-debs/*.deb        packages that Debian does not have, installed without a network
-files/            copied into the root
-provision/NN-*    programs that run in the image, among the desktop's own by their numbers
+addition.toml     flavor that it extends, packages, applications, required programs debs/*.deb        packages
+that Debian does not have, installed without a network files/            copied into the root provision/NN-*
+programs that run in the image, among the desktop's own by their numbers
 """
 
 from __future__ import annotations
@@ -36,13 +35,13 @@ class AddedApp(StrictModel):
 
 
 class AdditionDefinition(StrictModel):
-    """All of `addition.toml`.
+    """Content of `addition.toml`.
 
     Attributes:
-        name: What the image is called; it becomes a flavor of that name.
-        base: The flavor it is laid over.
-        packages: Debian's, by name; also what the packages of `debs/` depend on.
-        exclude: Paths that dpkg leaves out when it unpacks any package, besides those of the base.
+        name: Name of the image, and of the flavor that it becomes.
+        base: Flavor that it extends.
+        packages: Names of Debian packages, those included on which the packages of `debs/` depend.
+        exclude: Paths that dpkg skips when it unpacks any package, besides those of the base.
         binaries: Programs that must be on PATH, else the bake fails.
     """
 
@@ -57,18 +56,18 @@ class AdditionDefinition(StrictModel):
 
 
 class Addition:
-    """A folder of that kind.
+    """Folder of an addition.
 
     Attributes:
-        folder: Where it is.
-        definition: What its `addition.toml` says.
+        folder: Path of the folder.
+        definition: Content of its `addition.toml`.
     """
 
     def __init__(self, folder: Path) -> None:
-        """Read it.
+        """Read the folder.
 
         Raises:
-            DefinitionError: It is none, or says something that it cannot.
+            DefinitionError: It is no addition, or its definition is invalid.
         """
         self.folder = folder.resolve()
         path = self.folder / "addition.toml"
@@ -83,24 +82,23 @@ class Addition:
 
     @property
     def files(self) -> Path:
-        """The tree that is copied into the image."""
+        """Tree that is copied into the image."""
         return self.folder / "files"
 
     @property
     def debs(self) -> Path:
-        """Where packages lie that Debian does not have."""
+        """Folder of packages that Debian does not have."""
         return self.folder / "debs"
 
     @property
     def scripts(self) -> list[Path]:
-        """Its provisioning scripts."""
         return sorted((self.folder / "provision").glob("[0-9]*"))
 
     def laid_over(self, golden: Definition) -> Definition:
-        """Return the definition with this addition's flavor in it.
+        """Return the definition extended by this addition's flavor.
 
         Raises:
-            DefinitionError: There is a flavor of its name, or none that it could be laid over.
+            DefinitionError: A flavor of its name exists, or its base does not.
         """
         added = self.definition
         if added.name in golden.flavors or added.name in golden.groups:

@@ -1,4 +1,4 @@
-"""Debian packages by the machine's own apt settings: where they come from is configured, not written here."""
+"""Debian packages by the machine's own apt settings, which name the mirrors."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def apt_options() -> list[str]:
 
 
 def apt_sources(suite: str, components: list[str], folder: Path = Path("/etc/apt")) -> list[str]:
-    """Return the machine's own source lines for Debian's `suite`, or none: then mmdebstrap's default is used.
+    """Return the machine's own source lines for Debian's `suite`; empty for mmdebstrap's default.
 
     Returns:
         One-line-style entries of the suite, its updates and its security updates.
@@ -94,13 +94,13 @@ def _one_line(text: str) -> list[_Entry]:
 
 @dataclass(frozen=True, slots=True)
 class WantedPackages:
-    """What to download.
+    """Packages to download.
 
     Attributes:
-        names: Packages asked for by name.
-        status: dpkg's status file of the image they are to be installed into.
-        cache: Where downloaded packages are kept.
-        lists: Where apt keeps the mirror's lists from one bake to the next.
+        names: Names of the packages.
+        status: dpkg's status file of the image into which they are to be installed.
+        cache: Folder of downloaded packages.
+        lists: Folder of the mirror's lists, kept from one bake to the next.
     """
 
     suite: str
@@ -112,10 +112,10 @@ class WantedPackages:
 
 
 def download(wanted: WantedPackages, target: Path) -> dict[str, str]:
-    """Put the packages that are not yet installed, with what they depend on, into `target`.
+    """Download the packages that are not yet installed, with their dependencies, into `target`.
 
     Returns:
-        Package name to version of what is in `target` afterwards.
+        Package name to version of the content of `target` afterwards.
 
     Raises:
         BakeError: apt is missing, the mirror cannot be reached, or a package is unknown.
@@ -140,7 +140,9 @@ def download(wanted: WantedPackages, target: Path) -> dict[str, str]:
 
 
 def _options(wanted: WantedPackages, sources: Path) -> list[str]:
-    """apt with its folders moved: it sees the image's packages and touches nothing of this machine's."""
+    """Return options that move apt's folders: it sees the image's packages and changes nothing of this
+    machine.
+    """
     suite, components = wanted.suite, " ".join(wanted.components)
     mirror = f"deb [signed-by={_KEYRING}] http://deb.debian.org/debian"
     security = mirror.replace("debian.org/debian", "debian.org/debian-security")
@@ -179,7 +181,7 @@ def _options(wanted: WantedPackages, sources: Path) -> list[str]:
 
 
 def _pair(line: str) -> str:
-    """`Name "value"` of apt-config as the `Name=value` of the command line."""
+    """Return `Name "value"` of apt-config as the `Name=value` of the command line."""
     name, _, value = line.partition(" ")
     return f"{name}={value.strip().strip(chr(34))}"
 

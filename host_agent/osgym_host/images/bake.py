@@ -1,8 +1,8 @@
-"""Bake a golden image in three parts, each kept for the next bake: packages, desktop, guest.
+"""Bake of a golden image in three parts, each kept for the next bake: packages, desktop, guest.
 
-The package part is made by mmdebstrap. The desktop is laid over it: files, settings, first starts of
-the applications. The guest part is laid over that: the guest agent and the remedies; it changes most
-often, and baking it alone takes seconds.
+mmdebstrap makes the package part. The desktop is a layer over it: files, settings, first starts of the
+applications. The guest part is a layer over that: the guest agent and the remedies. It changes most often,
+and baking it alone takes seconds.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from osgym_host.images.store import Image, ImageManifest, ImageStore, RemedyReco
 from osgym_host.images.wheels import GuestAgent, find_guest_agent, install_wheels, requirement_wheels
 
 PYTHON_FOLDER = "usr/local/lib/python3.11/dist-packages/"
-"""Where Debian 12's Python finds what is not from Debian."""
+"""Folder in which Debian 12's Python finds packages that are not from Debian."""
 
 _PROBE = """
 set -u
@@ -45,12 +45,12 @@ for module in pyautogui_without_display Xlib PIL osgym_guest; do
 done
 exit $failed
 """
-"""What a baked image must be able to do before it may be called one."""
+"""Script that checks a baked image before it is published."""
 
 
 @dataclass(frozen=True, slots=True)
 class BakeRequest:
-    """What to bake.
+    """Options of a bake.
 
     Attributes:
         lock: Exact package versions, or None for those of today.
@@ -64,7 +64,7 @@ class BakeRequest:
 
 @dataclass(frozen=True, slots=True)
 class _Parts:
-    """What a finished image was made from."""
+    """Parts of a finished image."""
 
     below: CachedTree
     guest: GuestAgent
@@ -84,12 +84,12 @@ class Baker:
         self._desktops = TreeCache(store.desktops)
 
     def bake(self, request: BakeRequest) -> Image:
-        """Bake, or find that nothing changed; afterwards the flavor's tag names the image.
+        """Bake, unless nothing has changed; afterwards the flavor's tag names the image.
 
-        On any failure the store is as it was, except for leftovers that the next bake removes.
+        On any failure the store is unchanged, except for leftovers that the next bake removes.
 
         Raises:
-            ImageError: What failed, with the end of its log.
+            ImageError: A stage failed; the error has the end of its log.
         """
         begin_s = time.monotonic()
         self._source.definition.flavor(request.flavor)
@@ -110,9 +110,9 @@ class Baker:
             return found
 
     def definition(self, request: BakeRequest) -> str:
-        """Digest of everything that an image is made from and that is known before a bake.
+        """Return the digest of everything that an image is made from and that is known before a bake.
 
-        Two bakes of one definition may differ when there is no lock: Debian's packages of another day.
+        Two bakes of one definition may differ without a lock, by Debian's packages of another day.
 
         Raises:
             DefinitionError: There is no such flavor, or no guest agent.
@@ -122,7 +122,7 @@ class Baker:
         return hash_of(request.flavor, *own, find_guest_agent().key())
 
     def plan(self, request: BakeRequest) -> dict[str, object]:
-        """Return what `bake` would do, without doing it."""
+        """Return the actions of `bake` without executing them."""
         definition = self._source.definition
         idmap = current_idmap()
         base = None if request.refresh else self._bases.find(self._base_key(request), idmap)
@@ -174,7 +174,7 @@ class Baker:
             return self._bases.put(made, key, request.flavor, digest, packages, idmap)
 
     def _desktop(self, request: BakeRequest, base: CachedTree, idmap: IdMap) -> CachedTree:
-        """Return the desktop over the packages: the kept one, or a new one."""
+        """Return the desktop part: the kept one, or a new one."""
         key = self._desktop_key(request, base)
         kept = None if request.refresh else self._desktops.find(key, idmap)
         if kept is not None:
@@ -191,7 +191,7 @@ class Baker:
             return self._desktops.put(made, key, request.flavor, digest, base.packages, idmap)
 
     def _finish(self, flavor: str, parts: _Parts) -> Image:
-        """Lay the guest part over the desktop; check and publish the image."""
+        """Make the guest part over the desktop; check and publish the image."""
         with self._store.workspace() as workspace, tempfile.TemporaryDirectory(prefix="osgym-py-") as scratch:
             self._progress.stage("layer", "guest agent")
             python = Path(scratch) / "python"
@@ -210,10 +210,10 @@ class Baker:
     def _lay(
         self, flavor: str, workspace: Path, below: CachedTree, contents: Contents, idmap: IdMap
     ) -> tuple[Path, str, list[RemedyRecord]]:
-        """Make a layer and flatten it with what is below.
+        """Make a layer and merge it with the tree below.
 
         Returns:
-            The folder that holds `rootfs`, the digest of both together, what became of the remedies.
+            The folder that holds `rootfs`, the digest of both together, and the results of the remedies.
         """
         open_folder(workspace, idmap)
         below_path = os.path.relpath(below.folder / "rootfs", workspace)
@@ -267,7 +267,7 @@ def _check(folder: Path, definition: Definition, flavor: str, idmap: IdMap) -> N
     """Check the image in `folder/rootfs` by running programs over a throw-away overlay.
 
     Raises:
-        BakeError: What is missing.
+        BakeError: Something is missing; the message names it.
     """
     names = " ".join(definition.binaries_of(flavor))
     scratch = folder.parent / "probe"

@@ -1,4 +1,4 @@
-"""Trees that bakes keep: the parts of an image that the next bake can build upon."""
+"""Cache of trees: parts of an image on which the next bake can build."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ class CachedTree:
     """A kept tree.
 
     Attributes:
-        folder: Holds `rootfs`.
+        folder: Folder that holds `rootfs`.
         digest: Content digest.
-        packages: The installed packages.
+        packages: Installed packages.
     """
 
     folder: Path
@@ -29,7 +29,7 @@ class CachedTree:
 
 
 class TreeCache:
-    """One folder of kept trees, by what they were made from."""
+    """Folder of kept trees, by the key of their inputs."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
@@ -47,7 +47,7 @@ class TreeCache:
     def put(
         self, made: Path, key: str, flavor: str, digest: str, packages: PackageLock, idmap: IdMap
     ) -> CachedTree:
-        """Keep the tree in `made` (which holds `rootfs`) in place of another of this key."""
+        """Keep the tree in `made` (which holds `rootfs`), replacing another of this key."""
         record = {
             "digest": digest,
             "flavor": flavor,
@@ -63,7 +63,7 @@ class TreeCache:
         return CachedTree(folder, digest, packages)
 
     def prune(self, flavor: str, keep: CachedTree) -> None:
-        """Remove the flavor's other trees; images share files with them and lose nothing."""
+        """Remove the flavor's other trees. Images share files with them and lose nothing."""
         for path in self._folder.glob(f"*/{_RECORD}"):
             if path.parent != keep.folder and json.loads(path.read_text()).get("flavor") == flavor:
                 discard(path.parent)

@@ -1,7 +1,7 @@
-"""What `osgym settle calibrate` found out of an image: a file beside its root file system.
+"""Calibration of an image by `osgym settle calibrate`: a file beside its root file system.
 
-The image itself never changes. A host agent reads the file once, when it starts, and gives the same table to
-every replica of the image; nothing learns while episodes run, so runs repeat.
+The image itself never changes. A host agent reads the file once, at its start, and gives the same table to
+every replica of the image. Nothing is learned while episodes run, so runs are repeatable.
 """
 
 from __future__ import annotations
@@ -33,11 +33,13 @@ class CalibrationRow(BaseModel):
 
     Attributes:
         program: Name of its process, as the kernel keeps it.
-        samples: Recorded actions.
-        premature_before, premature_after: After how many of them the screen still changed when `exact` had
-            answered, by the image's own horizons and by those chosen; both replayed on the same recording.
+        samples: Number of recorded actions.
+        premature_before, premature_after: Number of them after which the screen still changed when `exact`
+            had answered, by the image's own horizons and by the chosen ones; both replayed on the same
+            recording.
         wait_before_ms, wait_after_ms: Mean wait of `exact`, likewise.
-        applied: The chosen horizons are in the table; else the image's own do, or there are too few samples.
+        applied: The chosen horizons are in the table; else the image's own apply, or there are too few
+            samples.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -55,11 +57,11 @@ class CalibrationRow(BaseModel):
 
 
 class Calibration(BaseModel):
-    """All that is kept; equal recordings give equal files.
+    """Content of the file; equal recordings give equal files.
 
     Attributes:
-        image_digest: Of the image that was explored.
-        applications: What was explored, by the names of the desktop entries.
+        image_digest: Digest of the explored image.
+        applications: Explored applications, by the names of the desktop entries.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -84,7 +86,7 @@ class Calibration(BaseModel):
 
 
 def calibration_path(image_folder: Path) -> Path:
-    """Return where the calibration of an image is, if it has one."""
+    """Return the path of an image's calibration."""
     return image_folder / FILE
 
 
@@ -110,7 +112,7 @@ def read_calibration(image_folder: Path, digest: str) -> Calibration | None:
 
 
 def replica_environment(image: object) -> tuple[tuple[str, str], ...]:
-    """Return what every replica of an image is told of its calibration; nothing where it has none.
+    """Return the variables of a replica with the image's calibration; none where there is no calibration.
 
     Raises:
         ImageError: As `read_calibration`.
@@ -122,7 +124,7 @@ def replica_environment(image: object) -> tuple[tuple[str, str], ...]:
 
 
 def write_calibration(path: Path, found: Calibration) -> None:
-    """Write it whole or not at all.
+    """Write the file atomically.
 
     Raises:
         ImageError: The file cannot be written.
@@ -134,7 +136,7 @@ def write_calibration(path: Path, found: Calibration) -> None:
 
 
 def forget_calibration(image_folder: Path) -> bool:
-    """Remove the calibration of an image; say whether there was one."""
+    """Remove the calibration of an image, and return whether there was one."""
     path = calibration_path(image_folder)
     there = path.exists()
     path.unlink(missing_ok=True)

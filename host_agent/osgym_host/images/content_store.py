@@ -1,9 +1,9 @@
 """Content stores: immutable folders named by their digest, with tags; of images, disks and snapshots.
 
 <kind>/<digest>/manifest.json   complete: the folder is renamed into place with its manifest in it
-<kind>/tags/<name>              the digest that the name stands for
-<kind>/.locks/<name>           held by who makes that; for the store's owner only
-<kind>/.baking-*, .removing-*   unfinished; `ContentStore.reap` removes what no process works on
+<kind>/tags/<name>              the digest of the tagged entry <kind>/.locks/<name>           lock of the
+process that makes the entry; for the store's owner only <kind>/.baking-*, .removing-*   unfinished;
+`ContentStore.reap` removes what no process works on
 """
 
 from __future__ import annotations
@@ -41,12 +41,12 @@ _LOCK_NAME = "lock"
 
 
 class Manifest(BaseModel):
-    """What every manifest says.
+    """Fields that every manifest has.
 
     Attributes:
         digest: Content digest: 64 hexadecimal digits.
         created_at: ISO 8601, UTC.
-        definition_key: Hash of what the content was made from; empty for what was imported.
+        definition_key: Hash of the content's inputs; empty for an import.
     """
 
     model_config = ConfigDict(frozen=True)
@@ -64,7 +64,7 @@ class StoredContent(ABC, Generic[M_co]):
     """A complete entry of a store.
 
     Attributes:
-        folder: Never changes; holds all of it.
+        folder: Folder of its content, which never changes.
     """
 
     folder: Path
@@ -78,7 +78,7 @@ class StoredContent(ABC, Generic[M_co]):
     @property
     @abstractmethod
     def name(self) -> str:
-        """The tag that it was made under."""
+        """Tag under which it was made."""
 
 
 Entry = TypeVar("Entry", bound=StoredContent[Manifest])
@@ -91,7 +91,7 @@ class ContentStore(ABC, Generic[Entry, M]):
     KIND: ClassVar[str]
     """Name of the store's folder."""
     NOUN: ClassVar[str]
-    """What messages call an entry."""
+    """Noun for an entry in messages."""
 
     def __init__(self, data_dir: Path) -> None:
         self.data_dir = data_dir
@@ -107,7 +107,7 @@ class ContentStore(ABC, Generic[Entry, M]):
         """Return the command that makes an entry of this name, for hints."""
 
     def tag_name(self, name: str) -> str:
-        """Return the tag that `name` means.
+        """Return the tag of a name.
 
         Raises:
             ValueError: The name is malformed.
@@ -115,7 +115,6 @@ class ContentStore(ABC, Generic[Entry, M]):
         return name
 
     def prepare(self) -> None:
-        """Make the store's folders."""
         self.tags.mkdir(parents=True, exist_ok=True)
 
     def all(self) -> list[Entry]:
@@ -173,10 +172,10 @@ class ContentStore(ABC, Generic[Entry, M]):
         return next((entry for entry in self.all() if entry.manifest.definition_key == definition_key), None)
 
     def tag(self, name: str, digest: str) -> None:
-        """Let a tag name this digest from now on, atomically.
+        """Set a tag to this digest, atomically.
 
-        A tag that does already is left alone, with the time of its file: what is packed of a store is the
-        same as long as the store is.
+        A tag that has this digest already is left alone, with the time of its file, so that an archive of an
+        unchanged store is unchanged.
 
         Raises:
             ValueError: The name is malformed.
@@ -186,9 +185,9 @@ class ContentStore(ABC, Generic[Entry, M]):
             replace_file(self.tags / tag, f"{digest}\n")
 
     def remove(self, entry: Entry) -> None:
-        """Remove an entry and the tags that name it; it disappears in one rename.
+        """Remove an entry and its tags; it disappears in one rename.
 
-        What runs on it keeps its open files.
+        Replicas that run on it keep their open files.
         """
         for tag, digest in self.tagged().items():
             if digest == entry.digest:
@@ -196,10 +195,10 @@ class ContentStore(ABC, Generic[Entry, M]):
         discard(entry.folder)
 
     def select(self, names: Sequence[str], *, untagged: bool = False) -> list[Entry]:
-        """Return the entries of these names, and with `untagged` all that no tag names.
+        """Return the entries of these names, and with `untagged` all without a tag.
 
         Raises:
-            ImageNotFound: A name means no entry, or more than one.
+            ImageNotFound: A name matches no entry, or more than one.
         """
         chosen = {entry.digest: entry for entry in map(self.resolve, names)}
         if untagged:
@@ -229,16 +228,15 @@ class ContentStore(ABC, Generic[Entry, M]):
 
     @contextlib.contextmanager
     def workspace(self) -> Iterator[Path]:
-        """Make a folder to work in; it is gone afterwards unless it was renamed into place."""
+        """Make a folder to work in, which is removed afterwards unless it was renamed into place."""
         self.prepare()
         with workspace_in(self.folder) as folder:
             yield folder
 
     def publish(self, prepared: Path, manifest: M) -> Entry:
-        """Make `prepared`, which holds the content, the entry of the manifest's digest, all or nothing.
+        """Publish `prepared`, which holds the content, as the entry of the manifest's digest, atomically.
 
-        An entry that is already there under this digest is kept, since it is the same; only its manifest
-        is written anew.
+        An existing entry of this digest is kept, since it is the same; only its manifest is written anew.
         """
         text = manifest.model_dump_json(indent=1) + "\n"
         replace_file(prepared / MANIFEST, text)
@@ -253,7 +251,7 @@ class ContentStore(ABC, Generic[Entry, M]):
         return self._load(target)
 
     def reap(self) -> list[str]:
-        """Remove what killed bakes and removals left behind; return the names."""
+        """Remove leftovers of killed bakes and removals; return their names."""
         return reap_folders(self.folder)
 
     def _load(self, folder: Path) -> Entry:
@@ -266,9 +264,9 @@ class ContentStore(ABC, Generic[Entry, M]):
 
 @contextlib.contextmanager
 def workspace_in(folder: Path) -> Iterator[Path]:
-    """Make a scratch folder below a store's `folder`, gone afterwards unless it was renamed into place.
+    """Make a scratch folder below a store's `folder`, removed afterwards unless it was renamed into place.
 
-    Holds a lock on it while it is used, so that `reap_folders` of another process lets it be.
+    A lock on it makes `reap_folders` of another process skip it.
     """
     made = Path(tempfile.mkdtemp(prefix=BAKING, dir=folder))
     made.chmod(0o755)
@@ -283,7 +281,7 @@ def workspace_in(folder: Path) -> Iterator[Path]:
 
 
 def reap_folders(*folders: Path) -> list[str]:
-    """Remove what killed bakes and removals left in stores' folders; return the names."""
+    """Remove leftovers of killed bakes and removals in stores' folders; return their names."""
     reaped = []
     for path in [path for folder in folders if folder.is_dir() for path in folder.iterdir()]:
         if path.name.startswith((BAKING, REMOVING)) and not _in_use(path):
@@ -305,7 +303,7 @@ def _in_use(folder: Path) -> bool:
 
 
 def replace_file(path: Path, text: str) -> None:
-    """Write a file so that a reader, or a crash, sees the old one or the new one whole."""
+    """Replace a file atomically: a reader, or a crash, sees the old or the new content."""
     fd, name = tempfile.mkstemp(prefix=".new-", dir=path.parent)
     with os.fdopen(fd, "w") as file:
         file.write(text)
@@ -326,7 +324,7 @@ def fsync_folder(path: Path) -> None:
 
 
 def open_folder(folder: Path, idmap: IdMap) -> None:
-    """Let the mapped root write into a folder of ours: root gives it away, others open it to all."""
+    """Make a folder of ours writable for the mapped root: root gives it away, others open it to all."""
     if os.geteuid() == 0:
         os.chown(folder, idmap.uid_base, idmap.gid_base)
     else:
@@ -334,21 +332,21 @@ def open_folder(folder: Path, idmap: IdMap) -> None:
 
 
 def close_folder(folder: Path) -> None:
-    """Take back what `open_folder` gave."""
+    """Revert `open_folder`."""
     if os.geteuid() == 0:
         os.chown(folder, 0, 0)
     folder.chmod(0o755)
 
 
 def discard(folder: Path) -> None:
-    """Let a folder of a store disappear in one rename, then remove it."""
+    """Rename a folder out of a store, then remove it."""
     removed = folder.with_name(f"{REMOVING}{folder.name[:16]}-{os.getpid()}")
     folder.rename(removed)
     remove_tree(removed)
 
 
 def remove_tree(path: Path) -> None:
-    """Remove a folder of ours that may hold trees owned by shifted ids; absent is fine."""
+    """Remove a folder of ours that may hold trees owned by shifted ids; a missing one is fine."""
     if not path.exists():
         return
     if os.geteuid() == 0:

@@ -1,4 +1,4 @@
-"""Read the golden image's definition: `golden.toml`, files, scripts, and what a team lays over it."""
+"""Definition of the golden image: `golden.toml`, files, scripts, and a team's addition."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ from osgym_host.images.definition_model import Definition, StrictModel
 from osgym_host.images.errors import DefinitionError
 
 BAKE_FOLDER = "osgym-bake"
-"""Where scripts, packages and remedies stand in the image while it is baked; removed at the end."""
+"""Folder of scripts, packages and remedies in the image during a bake; removed at the end."""
 
 _OF_PACKAGES = "15-debs"
-"""The script of `provision/added/` for additions with packages of their own."""
+"""Script of `provision/added/` for additions with packages of their own."""
 
 _Model = TypeVar("_Model", bound=StrictModel)
 
@@ -29,7 +29,7 @@ def _read(path: Path, kind: type[_Model]) -> _Model:
     """Read a definition.
 
     Raises:
-        DefinitionError: It is not there, or says something that it cannot.
+        DefinitionError: It is missing or invalid.
     """
     try:
         with path.open("rb") as file:
@@ -41,12 +41,12 @@ def _read(path: Path, kind: type[_Model]) -> _Model:
 
 
 class ImageSource:
-    """A definition with the folder it came from.
+    """A definition with its folder.
 
     Attributes:
-        folder: The folder `images/` of the project.
-        definition: What its `golden.toml` says, with the addition's flavor.
-        addition: What is laid over one of its flavors; None: nothing.
+        folder: Folder `images/` of the project.
+        definition: Content of its `golden.toml`, with the addition's flavor.
+        addition: Addition that extends one of its flavors; None for none.
     """
 
     def __init__(self, folder: Path, addition: Addition | None = None) -> None:
@@ -73,7 +73,7 @@ class ImageSource:
 
     @property
     def trees(self) -> list[tuple[Path, str]]:
-        """What is copied into the image, each tree with its place."""
+        """Return the trees to copy into the image, each with its place."""
         own = [(self.folder / "files", "")]
         if self.addition is None:
             return own
@@ -83,7 +83,7 @@ class ImageSource:
         """Return the provisioning scripts of a part (`desktop` or `guest`) in the order they run.
 
         Raises:
-            DefinitionError: An addition's script has the name of one that is there.
+            DefinitionError: An addition's script has the name of an existing one.
         """
         found = list((self.folder / "provision" / part).glob("[0-9]*"))
         if self.addition is not None and part == "desktop":
@@ -101,12 +101,12 @@ class ImageSource:
 
     @property
     def remedies(self) -> list[Path]:
-        """Folders of remedies that have a `bake` program, by name."""
+        """Return folders of remedies that have a `bake` program, by name."""
         folder = self.folder / "remedies"
         return sorted(path.parent for path in folder.glob("*/bake")) if folder.is_dir() else []
 
     def base_key(self, flavor: str, lock_digest: str | None) -> str:
-        """Return what the package part of an image depends on, as a short hash."""
+        """Return the hash of the inputs of an image's package part."""
         wanted = self.definition
         parts = [
             wanted.suite,
@@ -123,14 +123,14 @@ class ImageSource:
         return hash_of(*parts)[:16]
 
     def desktop_key(self) -> str:
-        """Return the hash of what makes the desktop layer."""
+        """Return the hash of the inputs of the desktop layer."""
         roots = [self.folder / "files", self.folder / "provision" / "desktop", self.folder / "golden.toml"]
         if self.addition is not None:
             roots += [self.folder / "provision" / "added", self.addition.folder]
         return tree_hash(roots)
 
     def guest_key(self) -> str:
-        """Return the hash of what this definition adds to the guest layer, besides the guest agent."""
+        """Return the hash of the guest layer's inputs in this definition, without the guest agent."""
         return tree_hash([self.folder / "provision" / "guest", self.folder / "remedies"])
 
 
@@ -138,21 +138,21 @@ class ImageSource:
 
 
 class Named(StrictModel):
-    """A package, unit or module and why it is there."""
+    """A package, unit or module, and the reason for it."""
 
     name: str = Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9@.+_-]*$")
     why: str = Field(min_length=8)
 
 
 class Argument(StrictModel):
-    """A word of the kernel's command line and why it is there."""
+    """A word of the kernel's command line, and the reason for it."""
 
     value: str = Field(pattern=r"^[!-~]+$")
     why: str = Field(min_length=8)
 
 
 class Sysctl(StrictModel):
-    """A kernel setting and why it is there."""
+    """A kernel setting, and the reason for it."""
 
     name: str = Field(pattern=r"^[a-z0-9_.]+$")
     value: str
@@ -168,7 +168,7 @@ class DiskSizes(StrictModel):
 
 
 class VmDefinition(StrictModel):
-    """All of `vm.toml`."""
+    """Content of `vm.toml`."""
 
     format: Literal[1]
     packages: list[Named]
@@ -180,11 +180,11 @@ class VmDefinition(StrictModel):
 
 
 class VmSource:
-    """The definition with the folder it came from.
+    """The definition with its folder.
 
     Attributes:
-        folder: The folder `images/vm` of the project.
-        definition: What its `vm.toml` says.
+        folder: Folder `images/vm` of the project.
+        definition: Content of its `vm.toml`.
     """
 
     def __init__(self, images_folder: Path) -> None:
@@ -193,12 +193,12 @@ class VmSource:
 
     @property
     def files(self) -> Path:
-        """The tree that is copied into the root file system."""
+        """Tree that is copied into the root file system."""
         return self.folder / "files"
 
     @property
     def scripts(self) -> list[Path]:
-        """The provisioning scripts in the order they run."""
+        """Provisioning scripts in the order they run."""
         return sorted((self.folder / "provision").glob("[0-9]*"))
 
     def key(self) -> str:
@@ -211,7 +211,7 @@ class VmSource:
         return " ".join([f"root=UUID={root_uuid}", "ro", *words])
 
     def write_generated(self, target: Path, root_uuid: str) -> None:
-        """Write the files whose content the definition gives, as a tree to be copied in."""
+        """Write the generated files, as a tree to be copied in."""
         wanted = self.definition
         head = "# Made from images/vm/vm.toml, which gives the reasons.\n"
         files = {
@@ -232,18 +232,18 @@ class VmSource:
 
 
 def find_images_folder() -> Path:
-    """Return the definition's folder: OSGYM_IMAGES_DIR, or the one that this package brings."""
+    """Return the definition's folder: OSGYM_IMAGES_DIR, or the one in this package."""
     configured = os.environ.get("OSGYM_IMAGES_DIR")
     return Path(configured) if configured else Path(__file__).parents[1] / "data" / "images"
 
 
 def hash_of(*parts: str) -> str:
-    """Return the SHA-256 of some strings, which hold no line breaks."""
+    """Return the SHA-256 of some strings without line breaks."""
     return hashlib.sha256("\n".join(parts).encode()).hexdigest()
 
 
 def tree_hash(roots: Iterable[Path]) -> str:
-    """Return the hash of names, executable bits and contents of files and folders; caches are left out."""
+    """Return the hash of names, executable bits and contents of files and folders, without caches."""
     total = hashlib.sha256()
     for root in roots:
         paths = sorted(root.rglob("*")) if root.is_dir() else [root]

@@ -1,4 +1,4 @@
-"""What `golden.toml` can say: packages in groups, flavors, applications, the user, what must be there."""
+"""Model of `golden.toml`: packages in groups, flavors, applications, the user, required programs."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from pydantic import BaseModel, ConfigDict, Field, model_validator
 from osgym_host.images.errors import DefinitionError
 
 DEFINITION_FORMAT = 1
-"""The version of `golden.toml` this code reads."""
+"""Version of `golden.toml` that this code reads."""
 
 
 class StrictModel(BaseModel):
@@ -17,7 +17,7 @@ class StrictModel(BaseModel):
 
 
 class Account(StrictModel):
-    """The person who sits at the desktop."""
+    """User of the desktop."""
 
     name: str
     uid: int
@@ -26,14 +26,14 @@ class Account(StrictModel):
 
 
 class DpkgFilters(StrictModel):
-    """Paths that dpkg leaves out of, and keeps in, what it unpacks."""
+    """Paths that dpkg skips, and keeps, when it unpacks."""
 
     exclude: list[str] = []
     include: list[str] = []
 
 
 class PythonExtras(StrictModel):
-    """Python distributions that Debian does not have, pinned."""
+    """Pinned Python distributions that Debian does not have."""
 
     requirements: list[str] = []
 
@@ -42,8 +42,8 @@ class PackageGroup(StrictModel):
     """Packages that belong together.
 
     Attributes:
-        exclude: Paths that dpkg leaves out, besides those of all flavors.
-        links: Hard links to make: path to the name of a file in the same folder.
+        exclude: Paths that dpkg skips, besides those of all flavors.
+        links: Hard links: path to the name of a file in the same folder.
     """
 
     about: str
@@ -60,16 +60,16 @@ class Flavor(StrictModel):
 
 
 class App(StrictModel):
-    """An application a user would recognise, and how to tell that it works.
+    """An application that users recognise, and the check that it works.
 
     Attributes:
         id: Short name used by tasks, benchmarks and checks.
         about: One line for the menu.
         icon: Name in the icon theme.
-        panel, desktop: Whether it has an icon there.
-        command: What starts it.
-        window_class: The class part of WM_CLASS of its main window.
-        flavors: The flavors that have it.
+        panel, desktop: It has an icon there.
+        command: Command that starts it.
+        window_class: Class part of WM_CLASS of its main window.
+        flavors: Flavors that have it.
     """
 
     id: str
@@ -85,7 +85,7 @@ class App(StrictModel):
 
 
 class Definition(StrictModel):
-    """All of `golden.toml`."""
+    """Content of `golden.toml`."""
 
     format: int
     suite: str
@@ -116,17 +116,17 @@ class Definition(StrictModel):
         return self
 
     def packages(self, flavor: str) -> list[str]:
-        """Return the packages asked for by name, in order, without repetition."""
+        """Return the names of the packages in order, without repetition."""
         names = [package for group in self.flavor(flavor).groups for package in self.groups[group].packages]
         return list(dict.fromkeys(names))
 
     def excludes(self, flavor: str) -> list[str]:
-        """Paths that dpkg leaves out in this flavor."""
+        """Return the paths that dpkg skips in this flavor."""
         groups = self.flavor(flavor).groups
         return [*self.dpkg.exclude, *(path for name in groups for path in self.groups[name].exclude)]
 
     def links(self, flavor: str) -> dict[str, str]:
-        """Hard links of this flavor."""
+        """Return the hard links of this flavor."""
         groups = self.flavor(flavor).groups
         return {path: name for group in groups for path, name in self.groups[group].links.items()}
 
@@ -134,7 +134,7 @@ class Definition(StrictModel):
         """Return the flavor of this name.
 
         Raises:
-            DefinitionError: The name is not one of the definition.
+            DefinitionError: The definition has no such flavor.
         """
         try:
             return self.flavors[name]
@@ -143,9 +143,8 @@ class Definition(StrictModel):
             raise DefinitionError(f"no flavor is called {name!r}", f"there are: {known}") from None
 
     def apps_of(self, flavor: str) -> list[App]:
-        """Return the applications of a flavor."""
         return [app for app in self.apps if flavor in app.flavors]
 
     def binaries_of(self, flavor: str) -> list[str]:
-        """Program names that must be on PATH in this flavor."""
+        """Return the names of programs that must be on PATH in this flavor."""
         return [*self.binaries.get("all", []), *self.binaries.get(flavor, [])]

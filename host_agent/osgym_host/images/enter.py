@@ -1,8 +1,8 @@
-"""Run a program inside fresh namespaces; started as a process of its own by `namespaces.py`.
+"""Program that runs another inside fresh namespaces; `namespaces.py` starts it as a process of its own.
 
-It stands alone (standard library only) because it gives away its right to read the caller's files
-before the program starts: an ordinary user's home is closed to the mapped root. All paths are
-therefore relative to the working directory it was given.
+It stands alone (standard library only) because it gives away its right to read the caller's files before the
+program starts: an ordinary user's home is closed to the mapped root. All paths are therefore relative to the
+working directory it was given.
 """
 
 # ruff: noqa: S108  # /tmp and /dev/shm are those of the image
@@ -48,7 +48,7 @@ def _die_with_parent() -> None:
 
 
 def _mount_root(root: str) -> None:
-    """Put proc, a small /dev and memory-backed /tmp, /run, /dev/shm into the tree at `root`."""
+    """Mount proc, a small /dev and memory-backed /tmp, /run, /dev/shm in the tree at `root`."""
     _mount("proc", f"{root}/proc", "proc", MS_NOSUID | MS_NODEV | MS_NOEXEC)
     _mount("tmpfs", f"{root}/dev", "tmpfs", MS_NOSUID, "mode=755")
     for name in DEVICES:
@@ -75,7 +75,7 @@ def _pivot(root: str) -> None:
 
 
 def _become_mapped_root(ready_fd: int, go_fd: int) -> None:
-    """Make the user namespace, wait until the caller wrote its maps, be root inside."""
+    """Make the user namespace, wait until the caller has written its maps, and become root inside."""
     _check(_libc.unshare(CLONE_NEWUSER), "unshare a user namespace")
     os.write(ready_fd, b"u")
     if os.read(go_fd, 1) != b"g":
@@ -87,7 +87,7 @@ def _become_mapped_root(ready_fd: int, go_fd: int) -> None:
 
 
 def _inside(spec: dict[str, Any]) -> int:
-    """PID 1 of the new namespaces: mount what was asked for and start the program."""
+    """Run as PID 1 of the new namespaces: mount, and start the program."""
     _check(_libc.mount(b"none", b"/", None, ctypes.c_ulong(MS_REC | MS_PRIVATE), None), "private mounts")
     overlay = spec.get("overlay")
     if overlay:
@@ -117,7 +117,6 @@ def _inside(spec: dict[str, Any]) -> int:
 
 
 def main() -> None:
-    """Read the specification from argv, do it, leave with the program's exit status."""
     spec: dict[str, Any] = json.loads(sys.argv[1])
     _die_with_parent()
     os.chdir(spec["cwd"])

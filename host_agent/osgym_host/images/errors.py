@@ -1,4 +1,4 @@
-"""What can go wrong with golden images; every error says what to do about it."""
+"""Errors of golden images, each with a remedy."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ class ImageError(OsgymHostError):
     """A golden image could not be baked, found or removed.
 
     Attributes:
-        hint: What the reader can do about it, or an empty string.
+        hint: Remedy, or an empty string.
     """
 
     def __init__(self, message: str, hint: str = "") -> None:
@@ -29,8 +29,8 @@ class BakeError(ImageError):
     """A stage of a bake failed.
 
     Attributes:
-        stage: Name of the stage that failed.
-        log_tail: The last lines that the failing program wrote.
+        stage: Name of the stage.
+        log_tail: Last lines of the failing program.
     """
 
     def __init__(self, stage: str, message: str, log_tail: str = "", hint: str = "") -> None:
@@ -40,4 +40,4 @@ class BakeError(ImageError):
 
 
 class NamespaceUnavailable(ImageError):
-    """This machine, or this user, cannot make the user namespace an image needs."""
+    """This machine, or this user, cannot make the user namespace that an image needs."""

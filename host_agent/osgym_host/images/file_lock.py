@@ -1,4 +1,4 @@
-"""A lock for what one process at a time makes; whoever waits hears which process holds it."""
+"""Lock of work that one process at a time does; a waiting process learns which one holds it."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from osgym_host.images.errors import ImageError
 log = logging.getLogger(__name__)
 
 LOCK_WAIT_S = 3600.0
-"""Longer than any bake or snapshot takes."""
+"""Time that exceeds any bake or snapshot."""
 _LOCK_POLL_S = 0.1
 
 
@@ -23,15 +23,15 @@ _LOCK_POLL_S = 0.1
 def exclusive(
     path: Path, what: str, wait_s: float | None = None, tell: Callable[[str], object] | None = None
 ) -> Iterator[None]:
-    """Hold a file lock while the block runs; the file says which process that is.
+    """Hold a file lock for the time of the block; the file names the holding process.
 
     Args:
-        what: What is locked, for messages.
+        what: Name of the locked work, for messages.
         wait_s: Longest wait for another holder; None: `LOCK_WAIT_S`.
-        tell: Called once with a sentence that names the other holder, if there is one; None: the log is told.
+        tell: Called once with a sentence that names the other holder, if there is one; None: logs it.
 
     Raises:
-        ImageError: Another process still holds it then.
+        ImageError: Another process holds it after that time.
         OSError: The file is not this user's to write.
     """
     fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)

@@ -1,4 +1,4 @@
-"""Which host ids stand for the ids inside an image, and how the kernel is told."""
+"""Map of host ids for the ids inside an image, and its form for the kernel."""
 
 from __future__ import annotations
 
@@ -12,16 +12,17 @@ from pathlib import Path
 from osgym_host.images.errors import NamespaceUnavailable
 
 ID_COUNT = 65_536
-"""Ids an image can use: the size of one subordinate range, as user management tools hand it out."""
+"""Number of ids that an image can use: one subordinate range of user management tools."""
 
 ROOT_UID_BASE = 1_000_000_000
-"""Where root's range begins: above what useradd hands out, below 2^31 (systemd keeps 524288 to
-1879048191 for containers, of which this is one block)."""
+"""Start of root's range: above what useradd hands out, below 2^31. systemd keeps 524288 to 1879048191 for
+containers, of which this is one block.
+"""
 
 
 @dataclass(frozen=True, slots=True)
 class IdMap:
-    """Inside ids 0..count-1 are the host's uid_base.. and gid_base.."""
+    """Map of the inside ids 0..count-1 to the host's uid_base.. and gid_base.."""
 
     uid_base: int
     gid_base: int
@@ -29,17 +30,17 @@ class IdMap:
 
     @property
     def uid_line(self) -> str:
-        """The line for /proc/PID/uid_map."""
+        """Return the line for /proc/PID/uid_map."""
         return f"0 {self.uid_base} {self.count}\n"
 
     @property
     def gid_line(self) -> str:
-        """The line for /proc/PID/gid_map."""
+        """Return the line for /proc/PID/gid_map."""
         return f"0 {self.gid_base} {self.count}\n"
 
 
 def current_idmap() -> IdMap:
-    """Return the mapping this user bakes and runs images with.
+    """Return the map with which this user bakes and runs images.
 
     Raises:
         NamespaceUnavailable: An ordinary user without subordinate ids or without newuidmap.
@@ -53,7 +54,7 @@ def current_idmap() -> IdMap:
 
 
 def write_maps(pid: int, idmap: IdMap) -> None:
-    """Give the fresh user namespace of process `pid` its ids.
+    """Write the map of the fresh user namespace of process `pid`.
 
     Raises:
         NamespaceUnavailable: The kernel or newuidmap refused.
@@ -78,7 +79,7 @@ def write_maps(pid: int, idmap: IdMap) -> None:
 
 
 def _subordinate(path: Path) -> int:
-    """Return the beginning of the first range of at least ID_COUNT ids that `path` gives this user."""
+    """Return the start of the first range of at least ID_COUNT ids that `path` gives this user."""
     user = getpass.getuser()
     try:
         lines = path.read_text().splitlines()

@@ -1,4 +1,4 @@
-"""The desktop laid over the packages: files, Python distributions, provisioning scripts, remedies."""
+"""Layer over a tree: files, Python distributions, provisioning scripts, remedies."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ from osgym_host.images.progress import BakeProgress
 from osgym_host.images.store import RemedyRecord
 
 VIEW = "/mnt"
-"""Where a remedy, which runs with this machine's programs, sees the image (in its own mount namespace)."""
+"""Path at which a remedy, run with this machine's programs, sees the image (in its own mount namespace)."""
 
 _SAID = "osgym: "
-"""How a line begins that a script wants to be seen."""
+"""Prefix of a script's lines that are shown."""
 
 _REMEDY_DOES_NOT_APPLY = 10
 _SCRIPT_TIMEOUT_S = 600.0
@@ -31,7 +31,7 @@ _SCRIPT_TIMEOUT_S = 600.0
 
 @dataclass(frozen=True, slots=True)
 class Contents:
-    """What makes a layer.
+    """Content of a layer.
 
     Attributes:
         trees: Folders to copy in, each with the place (no leading slash, "" is the root).
@@ -46,11 +46,11 @@ class Contents:
 
 @dataclass(frozen=True, slots=True)
 class LayerBake:
-    """A workspace in which a layer is made.
+    """Workspace in which a layer is made.
 
     Attributes:
-        workspace: Holds `upper`, `work` and `merged`.
-        below: The tree it is laid over, relative to the workspace.
+        workspace: Folder with `upper`, `work` and `merged`.
+        below: Tree below the layer, relative to the workspace.
     """
 
     definition: Definition
@@ -61,16 +61,16 @@ class LayerBake:
 
     @property
     def overlay(self) -> Overlay:
-        """The writable view of what is below."""
+        """Return the writable view of the tree below."""
         return Overlay(self.below, "upper", "work", "merged")
 
     @property
     def epoch_s(self) -> int:
-        """The time that files of the layer get."""
+        """Time stamp of the layer's files."""
         return self.definition.source_date_epoch
 
     def inside(self, *, chroot: bool) -> NamespaceSpec:
-        """Return where programs of this bake run."""
+        """Return the namespace for programs of this bake."""
         return NamespaceSpec(
             self.workspace,
             self.idmap,
@@ -80,7 +80,7 @@ class LayerBake:
         )
 
     def environment(self) -> dict[str, str]:
-        """Return what scripts learn about the image."""
+        """Return the variables of scripts, which describe the image."""
         wanted = self.definition
         return {
             "OSGYM_FLAVOR": self.flavor,
@@ -96,7 +96,7 @@ class LayerBake:
 
 
 def make_layer(bake: LayerBake, contents: Contents, progress: BakeProgress) -> list[RemedyRecord]:
-    """Copy in, run scripts, apply remedies; afterwards `upper` holds what the layer adds.
+    """Copy files in, run scripts, apply remedies; afterwards `upper` holds the layer.
 
     Raises:
         BakeError: A script or a remedy failed.
@@ -149,7 +149,7 @@ def _copy_in(bake: LayerBake, contents: Contents) -> None:
 
 
 def _entries(contents: Contents) -> Iterator[tuple[str, Path]]:
-    """Yield the name in the image and the path here of everything that is copied in, folders first."""
+    """Yield name in the image and path here of everything that is copied in, folders first."""
     roots = list(contents.trees)
     roots += [(path, f"{BAKE_FOLDER}/scripts/") for path in {script.parent for script in contents.scripts}]
     roots += [(folder, f"{BAKE_FOLDER}/remedies/{folder.name}/") for folder in contents.remedies]
@@ -194,7 +194,7 @@ def _run(bake: LayerBake, program: str, name: str) -> str:
 
 
 def _apply_remedy(bake: LayerBake, name: str) -> RemedyRecord:
-    """Run a remedy's `bake`: 0 it is in, 10 it does not apply here, anything else fails the bake."""
+    """Run a remedy's `bake`: 0 is success, 10 means that it does not apply, anything else fails the bake."""
     argv = [f"{VIEW}/{BAKE_FOLDER}/remedies/{name}/bake"]
     env = {**bake.environment(), "ROOTFS": VIEW}
     inside = NamespaceSpec(bake.workspace, bake.idmap, overlay=bake.overlay, view=VIEW, env=env)

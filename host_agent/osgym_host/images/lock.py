@@ -1,4 +1,4 @@
-"""The lock: the exact version of every package, so that a bake can be repeated."""
+"""Package lock: the exact version of every package, by which a bake can be repeated."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ class PackageLock:
 
     @property
     def digest(self) -> str:
-        """SHA-256 of `text()`."""
+        """Return the SHA-256 of `text()`."""
         return hashlib.sha256(self.text().encode()).hexdigest()
 
     def preferences(self) -> str:
@@ -66,7 +66,7 @@ class PackageLock:
         )
 
     def differences(self, installed: PackageLock) -> list[str]:
-        """Return how what is installed departs from this lock, in words."""
+        """Return sentences about the installed packages that differ from this lock."""
         said = []
         for name, version in installed.versions.items():
             wanted = self.versions.get(name)

@@ -1,4 +1,4 @@
-"""Programs as root inside a user namespace: how image files get their shifted owners."""
+"""Programs as root inside a user namespace, by which image files get their shifted owners."""
 
 from __future__ import annotations
 
@@ -37,15 +37,15 @@ class Overlay:
 
 @dataclass(frozen=True, slots=True)
 class NamespaceSpec:
-    """Where and how a program runs.
+    """Namespace of a program.
 
     Attributes:
         cwd: Working directory; all other paths are relative to it.
-        idmap: The ids of the user namespace, or None to stay in the caller's.
-        overlay: Mounted before the program starts.
-        view: Where the overlay is to be seen as well: an absolute path of this machine, so that the
-            machine's own programs reach it even below a home that is closed to the mapped root.
-        root: The tree to chroot into, with /proc, /dev, /tmp and /run mounted.
+        idmap: Ids of the user namespace, or None to stay in the caller's.
+        overlay: Overlay that is mounted before the program starts.
+        view: Second place of the overlay: an absolute path of this machine, so that the machine's own
+            programs reach it even below a home that is closed to the mapped root.
+        root: Tree to chroot into, with /proc, /dev, /tmp and /run mounted.
         network: Keep the caller's network.
     """
 
@@ -68,7 +68,7 @@ def running(
     stdout: int | IO[bytes] | None = None,
     stderr: int | IO[bytes] | None = None,
 ) -> Iterator[subprocess.Popen[bytes]]:
-    """Start `argv` (or a named operation of `tree.py`) inside; on exit it is dead.
+    """Start `argv` (or a named operation of `tree.py`) inside; it is dead on exit of the block.
 
     Raises:
         NamespaceUnavailable: No user namespace could be made.
@@ -124,7 +124,6 @@ def running(
 
 
 def _end(process: subprocess.Popen[bytes]) -> None:
-    """Stop a process if it still runs, and close its pipes."""
     if process.poll() is None:
         process.terminate()
         try:
@@ -139,7 +138,7 @@ def _end(process: subprocess.Popen[bytes]) -> None:
 
 
 def call(inside: NamespaceSpec, argv: list[str], *, timeout_s: float = 600.0) -> str:
-    """Run `argv` inside to its end and return what it printed.
+    """Run `argv` inside to its end and return its output.
 
     Raises:
         ImageError: It failed or took longer than `timeout_s`; the message has the end of its output.

@@ -1,4 +1,4 @@
-"""The package part of an image: mmdebstrap makes it, as a tar stream that is hashed on its way."""
+"""Package part of an image: a tar stream of mmdebstrap, hashed while it is unpacked."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ _EVENTS = (
 
 @dataclass(frozen=True, slots=True)
 class PackageBake:
-    """What to bake and where to keep what was downloaded."""
+    """Options of the package part, and the folders for downloads."""
 
     definition: Definition
     flavor: str
@@ -97,7 +97,7 @@ def bake_packages(bake: PackageBake, target: Path, idmap: IdMap, progress: BakeP
         SHA-256 of the tar stream.
 
     Raises:
-        BakeError: mmdebstrap or tar failed; the error carries the end of the log.
+        BakeError: mmdebstrap or tar failed; the error has the end of the log.
     """
     if shutil.which("mmdebstrap") is None:
         raise BakeError("packages", "mmdebstrap is not installed", hint="install the package mmdebstrap")
@@ -131,7 +131,7 @@ def bake_packages(bake: PackageBake, target: Path, idmap: IdMap, progress: BakeP
 
 @contextlib.contextmanager
 def _mmdebstrap(argv: list[str], env: dict[str, str], scratch: Path) -> Iterator[subprocess.Popen[bytes]]:
-    """mmdebstrap as a child that dies with us and, for root, takes all its children with it."""
+    """Run mmdebstrap as a child that dies with us and, for root, takes all its children with it."""
     pipe = subprocess.PIPE
     if os.geteuid() == 0:
         inside = NamespaceSpec(scratch, None, network=True, env=env)
@@ -186,7 +186,7 @@ def _unpack(stream: IO[bytes], target: Path, idmap: IdMap, begun: Callable[[], N
 
 
 def _follow(stream: IO[bytes], tail: deque[str], progress: BakeProgress) -> None:
-    """Turn what apt and dpkg say into progress."""
+    """Turn the output of apt and dpkg into progress."""
     for raw in stream:
         line = raw.decode(errors="replace").rstrip()
         tail.append(line)

@@ -1,4 +1,4 @@
-"""Show how far a bake is: bars on a terminal, plain lines elsewhere, nothing for machines."""
+"""Progress of a bake: bars on a terminal, plain lines elsewhere, nothing for machines."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from rich.progress import Progress as RichProgress
 
 
 class ProgressDisplay(StrEnum):
-    """How progress is shown."""
+    """Way in which progress is shown."""
 
     BARS = "bars"
     LINES = "lines"
@@ -41,10 +41,10 @@ STAGES = {
 
 
 class BakeProgress:
-    """Progress of one bake; may be told things from several threads.
+    """Progress of one bake. Thread-safe.
 
     Attributes:
-        timings: Stage to the second (after the start) at which it last moved.
+        timings: Time of the last progress of each stage, in seconds after the start.
     """
 
     def __init__(self, display: ProgressDisplay, console: Console | None = None) -> None:
@@ -61,7 +61,7 @@ class BakeProgress:
 
     @contextlib.contextmanager
     def shown(self) -> Iterator[BakeProgress]:
-        """Show it while the block runs; a second time it begins anew."""
+        """Show it for the time of the block; a second call starts anew."""
         self._begin = time.monotonic()
         self._tasks, self._counts = {}, {}
         if self._display is not ProgressDisplay.BARS:
@@ -84,7 +84,7 @@ class BakeProgress:
                 self._bars = None
 
     def expect(self, packages: int) -> None:
-        """So many more packages will be installed (apt says so for the essential ones and the rest)."""
+        """Add packages that will be installed (apt announces the essential ones and the rest)."""
         with self._mutex:
             if packages == 0:
                 return
@@ -95,7 +95,7 @@ class BakeProgress:
                     self._bars.update(task, total=self._expected)
 
     def count(self, stage: str, what: str) -> None:
-        """One more package went through `stage`."""
+        """Count one more package of a stage."""
         with self._mutex:
             self._counts[stage] = count = self._counts.get(stage, 0) + 1
             self._move(stage)
@@ -106,7 +106,7 @@ class BakeProgress:
                 self._line(f"{STAGES[stage].lower()}: {count}{total}")
 
     def stage(self, stage: str, what: str = "") -> None:
-        """A stage without parts begins."""
+        """Start a stage without parts."""
         with self._mutex:
             self._move(stage)
             if self._bars is not None:
@@ -117,13 +117,13 @@ class BakeProgress:
                 self._line(f"{STAGES.get(stage, stage)}{': ' + what if what else ''}")
 
     def note(self, text: str) -> None:
-        """Something a reader of the log wants to know."""
+        """Print a message for readers of the log."""
         with self._mutex:
             if self._display is ProgressDisplay.LINES:
                 self._line(text)
 
     def wait(self, text: str) -> None:
-        """Print what is waited for; above the bars too, since none of them moves meanwhile."""
+        """Print what is waited for, above the bars too, since none of them moves meanwhile."""
         self.note(text)
         if self._bars is not None:
             self._bars.console.print(text, markup=False, highlight=False)

@@ -1,13 +1,13 @@
-"""The store of golden snapshots: machines that were booted, warmed up and stopped, to be cloned.
+"""Store of golden snapshots: machines that were booted, warmed up and stopped, to be cloned.
 
 A snapshot is a folder that never changes:
 
-    manifest.json   what it is and what a host needs to take it
+    manifest.json   description, and what a host needs to clone it
     base.qcow2      the disk image it was booted from (`base.raw` where that is raw): another name of the
                     same file, so that the disk image may be removed
-    disk.qcow2      what the machine wrote since, over the base
+    disk.qcow2      writes of the machine since, over the base
     ram             its memory, sparse; clones map it privately
-    device.state    the rest of the machine
+    device.state    state of the machine's devices
     secret          the token that its guest agent demands until a clone gets one of its own; empty where
                     it demands none: it has no agent of ours, or one that waits for its identity
     uefi.fd         the firmware it was booted with, where that is UEFI
@@ -37,23 +37,23 @@ DEFAULT_NAME = "desktop"
 
 
 class SnapshotManifest(Manifest):
-    """Everything that is known about a snapshot.
+    """Metadata of a snapshot.
 
     Attributes:
-        digest: Of its RAM, state and disk, and of the machine's shape.
-        reference: `<disk image>@<name>`, the tag it was made under.
-        disk_digest, image_digest: The disk image it was booted from, and what that was made of.
+        digest: Digest of its RAM, state and disk, and of the machine's shape.
+        reference: `<disk image>@<name>`, the tag under which it was made.
+        disk_digest, image_digest: Disk image that it was booted from, and the golden image of that.
         qemu_version: `major.minor.micro` of the QEMU that wrote the state.
-        hardware: What an imported disk expects, as in its manifest; None for ours.
-        shape: The machine as guest and state see it (`runtimes.qemu.machine.Shape`).
-        argv: How the machine was started, for people.
+        hardware: Machine that an imported disk expects, as in its manifest; None for ours.
+        shape: Machine as guest and state see it (`runtimes.qemu.machine.Shape`).
+        argv: Command that started the machine, for people.
         kernel_digest: SHA-256 of the kernel that runs; None where firmware started the disk's own.
         warmup: Name of the warm-up, empty for none.
         warm_apps: Programs that run in it without a window, as in the setting `warm_apps`.
-        ram_mib: What the guest has; `ram_data_bytes` is what of it is not zero.
-        boot_s: From the start of the process until the desktop was drawn and quiet.
-        build_s: All of it.
-        session_isolated: As in the manifest of the disk that it was booted from.
+        ram_mib: Memory of the guest; `ram_data_bytes` is the part that is not zero.
+        boot_s: Time from the start of the process until the desktop was drawn and quiet.
+        build_s: Total time.
+        session_isolated: Value in the manifest of the disk that it was booted from.
     """
 
     version: int = SNAPSHOT_MANIFEST_VERSION
@@ -90,7 +90,7 @@ class Snapshot(StoredContent[SnapshotManifest]):
 
     @property
     def name(self) -> str:
-        """The tag that it was made under: its reference."""
+        """Tag under which it was made: its reference."""
         return self.reference
 
     @property
@@ -100,27 +100,27 @@ class Snapshot(StoredContent[SnapshotManifest]):
 
     @property
     def disk(self) -> Path:
-        """The frozen disk, qcow2, to lay overlays over; its base lies beside it."""
+        """Frozen disk, qcow2, as the base of overlays; its own base lies beside it."""
         return self.folder / DISK
 
     @property
     def base(self) -> Path:
-        """The disk image below it."""
+        """Disk image below it."""
         return self.folder / base_name(self.manifest.disk_format)
 
     @property
     def ram(self) -> Path:
-        """The frozen memory."""
+        """Frozen memory."""
         return self.folder / RAM
 
     @property
     def state(self) -> Path:
-        """The frozen rest of the machine."""
+        """Frozen state of the devices."""
         return self.folder / STATE
 
     @property
     def uefi(self) -> Path | None:
-        """The firmware it was booted with, where that is UEFI."""
+        """Firmware that it was booted with, where that is UEFI."""
         path = self.folder / UEFI
         return path if path.is_file() else None
 
@@ -143,14 +143,14 @@ class SnapshotStore(ContentStore[Snapshot, SnapshotManifest]):
     NOUN = "snapshot"
 
     def publish(self, prepared: Path, manifest: SnapshotManifest) -> Snapshot:
-        """Close the snapshot to others, then publish it."""
+        """Remove the permissions of others from the snapshot, then publish it."""
         _close_to_others(prepared)
         found = super().publish(prepared, manifest)
         _close_to_others(found.folder)
         return found
 
     def close_to_others(self) -> list[str]:
-        """Take from others what older versions let them read; return the digests of snapshots changed.
+        """Remove permissions of others that older versions left; return the digests of changed snapshots.
 
         Those of another user are left alone, unless we are root.
         """
@@ -160,7 +160,7 @@ class SnapshotStore(ContentStore[Snapshot, SnapshotManifest]):
         return [path.name for path in folders if path != self.tags and _close_to_others(path)]
 
     def tag_name(self, name: str) -> str:
-        """Return the reference that `name` means.
+        """Return the reference of a name.
 
         Raises:
             ValueError: It is not of the form `<disk image>@<name>`.
@@ -177,7 +177,7 @@ class SnapshotStore(ContentStore[Snapshot, SnapshotManifest]):
 
 
 def _close_to_others(folder: Path) -> bool:
-    """Let only the owner into a snapshot's folder and read its memory; return whether something changed.
+    """Let only the owner into a snapshot's folder and its memory; return whether something changed.
 
     The disk image beneath it keeps its mode: it is another name of a file of the disk images' store.
     """

@@ -1,4 +1,4 @@
-"""The store of golden images: root file systems to clone, and what bakes keep for the next one."""
+"""Store of golden images: root file systems to clone, and the parts that bakes keep for the next one."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from osgym_host.images.content_store import ContentStore, Manifest, StoredConten
 from osgym_host.images.definition_model import App
 
 FLAVORS = ("small", "full", "osworld")
-"""The flavors of this project, for hints."""
+"""Flavors of this project, for hints."""
 
 
 def default_data_dir() -> Path:
@@ -26,7 +26,7 @@ MANIFEST_FORMAT = 1
 
 
 class RemedyRecord(BaseModel):
-    """Whether a remedy is part of the image, and what it said."""
+    """Result of a remedy: whether it is part of the image, and its message."""
 
     model_config = ConfigDict(frozen=True)
 
@@ -36,14 +36,14 @@ class RemedyRecord(BaseModel):
 
 
 class ImageManifest(Manifest):
-    """Everything that is known about an image; `manifest.json` in its folder.
+    """Metadata of an image; `manifest.json` in its folder.
 
     Attributes:
         desktop_digest: Content digest of packages and desktop, without the guest part.
         uid_base, gid_base: Host ids that stand for 0 inside.
         packages: Package name to version, of every installed package.
         lock_digest: SHA-256 of the package list in the form of a lock file.
-        added_packages: Name to version of what an addition's `debs/` brought; no lock holds them.
+        added_packages: Name to version of the packages of an addition's `debs/`; no lock holds them.
         size_bytes: Size of all regular files.
         session_isolated: Programs of the desktop, root by sudo included, run in namespaces below those of the
             guest agent; False for images baked before there were such.
@@ -77,17 +77,17 @@ class Image(StoredContent[ImageManifest]):
 
     @property
     def name(self) -> str:
-        """The tag that it was made under: its flavor."""
+        """Tag under which it was made: its flavor."""
         return self.flavor
 
     @property
     def flavor(self) -> str:
-        """What it was baked as: `full` or `small`."""
+        """Flavor: `full`, `small` or an addition's."""
         return self.manifest.flavor
 
     @property
     def rootfs(self) -> Path:
-        """Its root file system; files are owned by the shifted ids that the manifest names."""
+        """Root file system; files are owned by the shifted ids that the manifest names."""
         return self.folder / "rootfs"
 
 
@@ -105,7 +105,6 @@ class ImageStore(ContentStore[Image, ImageManifest]):
         self.wheels = data_dir / "cache" / "wheels"
 
     def prepare(self) -> None:
-        """Make the store's folders."""
         ContentStore.prepare(self)
         for folder in (self.bases, self.desktops, self.packages, self.wheels):
             folder.mkdir(parents=True, exist_ok=True)
@@ -119,12 +118,11 @@ class ImageStore(ContentStore[Image, ImageManifest]):
         return build_command(name)
 
     def reap(self) -> list[str]:
-        """Remove what killed bakes and removals left behind; return the names."""
         return reap_folders(self.folder, self.bases, self.desktops)
 
 
 def build_command(flavor: str) -> str:
-    """Return the command that bakes a flavor; for a name that is none, one that says which there are."""
+    """Return the command that bakes a flavor; for an unknown name, one that lists the flavors."""
     return f"osgym image build --flavor {flavor if flavor in FLAVORS else '|'.join(reversed(FLAVORS))}"
 
 

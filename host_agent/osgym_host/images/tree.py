@@ -23,13 +23,13 @@ KEPT_FROM_S = 4102444800
 
 
 def remove(path: str) -> None:
-    """Remove a tree whose files belong to ids of the namespace; absent is fine."""
+    """Remove a tree whose files belong to ids of the namespace; a missing one is fine."""
     if os.path.lexists(path):
         shutil.rmtree(path, onerror=_ignore_absent)
 
 
 def _ignore_absent(function: object, path: str, info: Any) -> None:
-    """Let an entry be gone that another process removed first; any other error is one."""
+    """Ignore an entry that another process removed first; raise any other error."""
     del function, path
     if not isinstance(info[1], FileNotFoundError):
         raise info[1]
@@ -53,7 +53,7 @@ def clamp(path: str, epoch_s: int) -> None:
 
 
 def digest(path: str) -> dict[str, Any]:
-    """Content digest of a tree: names, types, modes, owners, contents, targets; no time stamps.
+    """Return the content digest of a tree: names, types, modes, owners, contents, targets; no time stamps.
 
     Returns:
         `digest` (hex SHA-256), `files` and `bytes` of regular files.

@@ -1,4 +1,4 @@
-"""What the image gets of Python: pinned distributions of others, the guest agent, the protocol it speaks.
+"""Python packages of the image: pinned distributions of others, the guest agent, its protocol.
 
 The guest agent comes from its source where it is installed for development (`pip install -e`), and is copied
 as it is installed where it came as a wheel. Both give the same key and, built alike, the same image.
@@ -27,24 +27,24 @@ from osgym_protocol.version import __version__
 
 _TIMEOUT_S = 600.0
 _FLAGS = (("CFLAGS", "-g0"), ("LDFLAGS", "-Wl,--strip-all -Wl,--build-id=none"))
-"""Without debug information: it names the folder of the build, and costs memory."""
+"""Flags without debug information, which would name the folder of the build and cost memory."""
 _DISTRIBUTION, _PACKAGE = "osgym-guest", "osgym_guest"
 _SOURCE_DIGESTS = "native.sha256"
-"""Of an installed guest agent: the digests of what its compiled parts were made from."""
+"""File of an installed guest agent with the digests of the sources of its compiled parts."""
 _PROGRAMS = ("osgym-identity", "osgym-session")
 _PRODUCTS = ("__pycache__", "*.so", "*.o", "*.egg-info", *_PROGRAMS, _SOURCE_DIGESTS, ".*")
-"""What a build leaves beside the modules, and what is compiled."""
+"""Files that a build leaves beside the modules, and compiled ones."""
 _NOT_IN_IMAGES = ("grammars", "option_groups.py")
-"""Parts of the protocol that no guest needs: their changes must not bake images anew."""
+"""Parts of the protocol that no guest needs, and whose changes must not bake images anew."""
 
 
 @dataclass(frozen=True, slots=True)
 class GuestAgent:
-    """The guest agent that images get.
+    """Guest agent for images.
 
     Attributes:
-        package: The folder `osgym_guest`.
-        source: The folder of the project that it is built from; None where it is installed as a wheel.
+        package: Folder `osgym_guest`.
+        source: Folder of the project that it is built from; None where it is installed as a wheel.
     """
 
     package: Path
@@ -52,11 +52,11 @@ class GuestAgent:
 
     @property
     def version(self) -> str:
-        """Its version, which is that of all distributions here."""
+        """Version, which is that of all distributions here."""
         return __version__
 
     def key(self) -> str:
-        """Return the hash of all that it is made from, and of the protocol it is installed with.
+        """Return the hash of all its sources, and of the protocol it is installed with.
 
         The same for a source tree and for a wheel of it.
         """
@@ -71,10 +71,10 @@ class GuestAgent:
         return hashlib.sha256(text.encode()).hexdigest()
 
     def install(self, target: Path, cache: Path) -> None:
-        """Put it and the protocol into the folder `target`.
+        """Install it and the protocol into the folder `target`.
 
         Args:
-            cache: Where wheels that were built are kept.
+            cache: Folder of built wheels.
 
         Raises:
             BakeError: It could not be built.
@@ -107,10 +107,10 @@ class GuestAgent:
 
 
 def find_guest_agent() -> GuestAgent:
-    """Return the guest agent: of the folder OSGYM_GUEST_DIR, or the one that is installed here.
+    """Return the guest agent of the folder OSGYM_GUEST_DIR, or the installed one.
 
     Raises:
-        DefinitionError: No agent is installed, or it does not say what it was made from.
+        DefinitionError: No agent is installed, or its digests are missing.
     """
     if configured := os.environ.get("OSGYM_GUEST_DIR"):
         return _from_source(Path(configured))
@@ -135,7 +135,7 @@ def _from_source(folder: Path) -> GuestAgent:
 
 
 def _digests(package: Path) -> Mapping[str, str]:
-    """Return the digest of each module and data file, by its path from where the package lies."""
+    """Return the digest of each module and data file, by its path from the package's folder."""
     products = shutil.ignore_patterns(*_PRODUCTS, *_NOT_IN_IMAGES)
     found = {}
     for folder, folders, files in os.walk(package):
@@ -207,7 +207,7 @@ def _pip(arguments: list[str], what: str) -> None:
 
 
 def _has_setuptools() -> bool:
-    """Return whether wheels can be built with what is installed, without an index."""
+    """Return whether wheels can be built with installed packages, without an index."""
     code = "import setuptools, sys; sys.exit(int(setuptools.__version__.split('.')[0]) < 77)"
     argv = [sys.executable, "-c", code]
     return subprocess.run(argv, capture_output=True, timeout=60, check=False).returncode == 0

@@ -1,5 +1,5 @@
-"""Notices that this host will be taken away: where they come from, and watching for them.
+"""Notices that this host will be taken away: their sources, and the watch for them.
 
-A notice changes nothing by itself; `episodes.draining` does what follows. A source that fails is asked
-again and again; what it told before holds until it says otherwise.
+A notice changes nothing by itself; `episodes.draining` reacts to it. A source that fails is asked again and
+again; its last notice holds until it says otherwise.
 """

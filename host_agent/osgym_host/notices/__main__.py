@@ -1,11 +1,11 @@
-"""Watches a cloud's metadata service, and writes what it says into a file for the host agent.
+"""Process that watches a cloud's metadata service, and writes its notices into a file for the host agent.
 
     python -m osgym_host.notices aws|gcp|… PATH
 
-For hosts where the agent's own account must not reach the metadata service, because a guest that broke
-out into that account would get the host's role with it: this process has an account of its own. The file
-is there while there is a notice; `PATH.failing` is there until the service first answers, and while it
-does not any more.
+For hosts where the agent's own account must not reach the metadata service, because a guest that broke out
+into that account would get the host's role with it: this process has an account of its own. The file is there
+while there is a notice; `PATH.failing` is there until the service first answers, and while it does not any
+more.
 """
 
 from __future__ import annotations
@@ -32,10 +32,10 @@ LOOK_S = 0.25
 
 
 class NoticeWriter:
-    """Keeps the file as the sources say, once all of them have spoken."""
+    """Writes the file as the sources report, once all of them have."""
 
     def __init__(self, path: Path, sources: int) -> None:
-        """Write nothing yet: what a former process wrote holds until the sources have spoken."""
+        """Write nothing yet: the file of a former process holds until the sources have reported."""
         self._path = path
         self._sources = sources
         self._heard: set[str] = set()
@@ -43,11 +43,11 @@ class NoticeWriter:
 
     @property
     def all_reported(self) -> bool:
-        """Whether all sources have spoken."""
+        """Whether all sources have reported."""
         return len(self._heard) == self._sources
 
     def tell(self, source: str, notice: Notice | None) -> None:
-        """A source says what it knows."""
+        """Record the report of a source."""
         self._heard.add(source)
         self._drain = self._drain.updated(source, notice)
         found = self._drain.notice
@@ -57,7 +57,7 @@ class NoticeWriter:
             self._path.unlink(missing_ok=True)
 
     def failing(self, why: str) -> None:
-        """Say, or say no more, that a source does not answer, or has not yet."""
+        """Record the failure of a source, or its end with an empty reason."""
         path = Path(f"{self._path}{FAILING}")
         if why:
             _place(path, why[:500])
@@ -66,7 +66,7 @@ class NoticeWriter:
 
 
 def _place(path: Path, text: str) -> None:
-    """Write a file that is there as a whole or not at all; leave one alone that is right."""
+    """Replace a file atomically, unless it has this text already."""
     with contextlib.suppress(FileNotFoundError, UnicodeDecodeError):
         if path.read_text(encoding="utf-8") == text:
             return

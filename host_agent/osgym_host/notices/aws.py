@@ -1,4 +1,4 @@
-"""Notices of AWS: the spot interruption notice of EC2, by IMDSv2."""
+"""Source of AWS's notices: the spot interruption notice of EC2, by IMDSv2."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def sources(url: str) -> Sequence[NoticeSource]:
 
 
 class AwsSpot(NoticeSource):
-    """The spot interruption notice of EC2, by IMDSv2.
+    """Spot interruption notice of EC2, by IMDSv2.
 
     EC2 user guide, "Spot Instance interruption notices": 404 while there is none, look every 5 seconds.
     """
@@ -42,20 +42,18 @@ class AwsSpot(NoticeSource):
     pause_s = 5.0
     limit_s = 5 * REQUEST_S
     TOKEN_TTL_S = 21600
-    """The longest that IMDSv2 gives."""
+    """Longest lifetime that IMDSv2 gives."""
 
     def __init__(self, url: str) -> None:
-        """Ask nothing yet."""
         self._metadata = MetadataService(url)
         self._token = ""
         self._recommended: float | None = None
 
     async def aclose(self) -> None:
-        """Let go of connections."""
         await self._metadata.aclose()
 
     async def poll(self) -> Notice | None:
-        """Say what holds now."""
+        """Return the notice that holds now."""
         text = await self._get("/latest/meta-data/spot/instance-action")
         notice = None if text is None else instance_action(text)
         if notice is None:
@@ -63,7 +61,7 @@ class AwsSpot(NoticeSource):
         return notice
 
     async def _log_recommendation(self) -> None:
-        """A rebalance recommendation is not a notice: the host may go on for hours."""
+        """Log a rebalance recommendation, which is no notice: the host may live on for hours."""
         try:
             text = await self._get("/latest/meta-data/events/recommendations/rebalance")
             at = None if text is None else rebalance_time(text)
@@ -75,7 +73,7 @@ class AwsSpot(NoticeSource):
         self._recommended = at
 
     async def _get(self, path: str) -> str | None:
-        """The text of a path, None where there is none; a token that ran out is replaced."""
+        """Return the text of a path, None where there is none; an expired token is replaced."""
         for _ in range(2):
             if not self._token:
                 self._token = await self._new_token()
@@ -102,7 +100,7 @@ class AwsSpot(NoticeSource):
 
 
 def instance_action(text: str) -> Notice:
-    """Read `spot/instance-action` of the EC2 metadata: `{"action": "terminate", "time": "…Z"}`.
+    """Parse `spot/instance-action` of the EC2 metadata: `{"action": "terminate", "time": "…Z"}`.
 
     Raises:
         SourceFailed: The text is not of this form.
@@ -115,7 +113,7 @@ def instance_action(text: str) -> Notice:
 
 
 def rebalance_time(text: str) -> float:
-    """Read `events/recommendations/rebalance`: when the recommendation was made, in Unix time (s).
+    """Parse `events/recommendations/rebalance`: return the time of the recommendation, in Unix time (s).
 
     Raises:
         SourceFailed: The text is not of this form.

@@ -1,4 +1,4 @@
-"""Notices of Google Cloud: preemption and maintenance, from the metadata of Compute Engine."""
+"""Sources of Google Cloud's notices: preemption and maintenance, from the metadata of Compute Engine."""
 
 from __future__ import annotations
 
@@ -9,9 +9,11 @@ from osgym_host.notices.sources import REQUEST_S, MetadataService, NoticeSource,
 from osgym_protocol.host_api import Notice
 
 PREEMPTED_S = 30.0
-"""Compute Engine, "Spot VMs", preemption process: the machine is cut off 30 seconds after the notice."""
+"""Time from a preemption notice to the end (Compute Engine, "Spot VMs", preemption process)."""
 MAINTENANCE_S = 60.0
-"""Compute Engine, "Query the metadata server for maintenance event notices": 60 seconds before."""
+"""Time from a maintenance notice (Compute Engine, "Query the metadata server for maintenance event
+notices").
+"""
 
 
 def sources(url: str) -> Sequence[NoticeSource]:
@@ -27,18 +29,18 @@ def sources(url: str) -> Sequence[NoticeSource]:
 
 
 class GcpValue(NoticeSource):
-    """One value of the Compute Engine metadata that says whether the machine goes, by waiting for changes.
+    """One value of the Compute Engine metadata that announces an end, watched for changes.
 
     Compute Engine, "Query VM metadata": `wait_for_change`, `timeout_sec`, `last_etag`; 0 answers at once.
     """
 
     pause_s = 0.5
-    """Against a service that would answer at once for ever; waiting is done by the service."""
+    """Pause between requests, for a service that answers at once instead of waiting."""
     WAIT_S = 60
     limit_s = WAIT_S + 2 * REQUEST_S
 
     def __init__(self, url: str, value: str, kind_of: Callable[[str], str | None], lasts_s: float) -> None:
-        """Ask nothing yet; `lasts_s` is how long the machine lives on after such a notice."""
+        """Prepare; `lasts_s` is the time that the machine lives on after such a notice."""
         self.name = f"gcp {value}"
         self._metadata = MetadataService(url)
         self._path = f"/computeMetadata/v1/instance/{value}?wait_for_change=true&timeout_sec={self.WAIT_S}"
@@ -48,11 +50,10 @@ class GcpValue(NoticeSource):
         self._notice: Notice | None = None
 
     async def aclose(self) -> None:
-        """Let go of connections."""
         await self._metadata.aclose()
 
     async def poll(self) -> Notice | None:
-        """Wait until the value is another, or the time is up; say what holds then."""
+        """Wait until the value changes, or the time is up; return the notice that holds then."""
         etag, self._etag = self._etag, "0"
         status, text, new = await self._metadata.ask(
             "GET",
@@ -72,7 +73,7 @@ class GcpValue(NoticeSource):
 
 
 def preempted(text: str) -> str | None:
-    """Read `instance/preempted` of the Compute Engine metadata: the kind of notice, None for none.
+    """Parse `instance/preempted` of the Compute Engine metadata: the kind of notice, None for none.
 
     Raises:
         SourceFailed: It is neither TRUE nor FALSE.
@@ -87,8 +88,7 @@ def preempted(text: str) -> str | None:
 
 
 def maintenance(text: str) -> str | None:
-    """Read `instance/maintenance-event`: the kind of notice; None for none, and where the machine moves
-    to another host by itself.
+    """Parse `instance/maintenance-event`: the kind of notice; None for none, and for a live migration.
 
     Raises:
         SourceFailed: The text is not of this form.

@@ -1,4 +1,4 @@
-"""Sources of notices: the contract, the metadata service that clouds have in common, a file.
+"""Sources of notices: the contract, the metadata service that clouds share, a file.
 
 A cloud's sources are an extension (`osgym.notices`): a function from the address of its metadata service to
 sources. Every request has a deadline, follows no redirect, uses no proxy, and takes a bounded answer only.
@@ -24,12 +24,12 @@ from osgym_protocol.plugins import PluginGroup, load_plugin, plugin_names
 from osgym_protocol.proxies import DIRECT
 
 METADATA_URL = "http://169.254.169.254"
-"""The same link-local address on both clouds; its name on Google Cloud would need a resolver."""
+"""Link-local address on both clouds; its name on Google Cloud would need a resolver."""
 REQUEST_S = 5.0
 MOST_BYTES = 4096
-"""Longer answers are refused; real ones have less than 100 bytes."""
+"""Size of an answer; real ones have less than 100 bytes."""
 FAILING = ".failing"
-"""Suffix of the file in which whoever writes a notice file says that it knows nothing at present."""
+"""Suffix of the file by which the writer of a notice file reports that it knows nothing at present."""
 _KIND = re.compile(r"[a-z][a-z_]{0,31}", re.ASCII)
 
 
@@ -38,12 +38,12 @@ class SourceFailed(OsgymHostError):
 
 
 class NoticeSource(ABC):
-    """One place to ask.
+    """One source of notices.
 
     Attributes:
-        name: Of the source, the same for as long as the process lives.
-        pause_s: Between two looks.
-        limit_s: Deadline of one look.
+        name: Name of the source, constant while the process lives.
+        pause_s: Time between two polls.
+        limit_s: Deadline of one poll.
     """
 
     name: str
@@ -52,14 +52,14 @@ class NoticeSource(ABC):
 
     @abstractmethod
     async def poll(self) -> Notice | None:
-        """Say what holds now; may wait for a change, within `limit_s`.
+        """Return the notice that holds now; may wait for a change, within `limit_s`.
 
         Raises:
-            SourceFailed: It cannot be known.
+            SourceFailed: It is unknown.
         """
 
     async def aclose(self) -> None:
-        """Let go of connections."""
+        """Close all connections."""
         return
 
 
@@ -75,7 +75,7 @@ class MetadataService:
     async def ask(
         self, method: str, path: str, headers: Mapping[str, str], timeout_s: float = REQUEST_S
     ) -> tuple[int, str, str]:
-        """Status, text and ETag of an answer.
+        """Return status, text and ETag of an answer.
 
         Raises:
             SourceFailed: No answer came in time, or it is too long.
@@ -98,18 +98,17 @@ class MetadataService:
 
 
 class NoticeFile(NoticeSource):
-    """A file whose existence is the notice; for machines of one's own, and for a watcher beside us."""
+    """File whose existence is the notice, for machines of one's own and for a watcher beside the agent."""
 
     name = "file"
     pause_s = 1.0
     limit_s = REQUEST_S
 
     def __init__(self, path: Path) -> None:
-        """Read nothing yet."""
         self._path = path
 
     async def poll(self) -> Notice | None:
-        """Say what holds now."""
+        """Return the notice that holds now."""
         text = await asyncio.to_thread(_read, self._path)
         if text is not None:
             return file_notice(text)
@@ -123,7 +122,7 @@ class NoticeFile(NoticeSource):
 
 
 def file_notice(text: str) -> Notice:
-    """Read a file whose existence is the notice: empty, or `{"kind": …, "deadline": Unix time}`.
+    """Parse a file whose existence is the notice: empty, or `{"kind": …, "deadline": Unix time}`.
 
     Raises:
         SourceFailed: The text is not of this form.
@@ -152,12 +151,12 @@ def json_object(text: str) -> dict[str, Any]:
 
 
 def shown(text: str) -> str:
-    """Return what of a stranger's text may stand in a log."""
+    """Return the part of a stranger's text that a log may have."""
     return repr(text[:80])
 
 
 def _read(path: Path) -> str | None:
-    """The text of a small regular file, None where there is none."""
+    """Return the text of a small regular file, None where there is none."""
     try:
         fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
         try:

@@ -1,4 +1,4 @@
-"""Asking the sources of notices for as long as the service runs."""
+"""Watch of the sources of notices for as long as the service runs."""
 
 from __future__ import annotations
 
@@ -12,28 +12,28 @@ from osgym_protocol.host_api import Notice
 log = logging.getLogger(__name__)
 
 MOST_PAUSE_S = 15.0
-"""Of a source that fails: a notice may give two minutes only."""
+"""Longest pause of a source that fails: a notice may give two minutes only."""
 
 Tell = Callable[[str, Notice | None], None]
 
 
 class Watcher:
-    """Asks one source over and over; tells what it says. A source that fails changes nothing.
+    """Polls one source over and over and reports its notices. A failure changes nothing.
 
     Attributes:
-        failures: Looks that failed since the last one that did not.
-        why: What failed last, empty while nothing fails.
+        failures: Number of failures since the last success.
+        why: Last failure, empty while nothing fails.
     """
 
     def __init__(self, source: NoticeSource, tell: Tell) -> None:
-        """`tell` gets the source's name and what it says, after each look that did not fail."""
+        """Prepare; `tell` gets the source's name and its notice after each successful poll."""
         self._source = source
         self._tell = tell
         self.failures = 0
         self.why = ""
 
     async def run(self) -> None:
-        """Go on until it is cancelled."""
+        """Poll until cancelled."""
         try:
             while True:
                 pause_s = await self.poll()
@@ -42,7 +42,7 @@ class Watcher:
             await self._source.aclose()
 
     async def poll(self) -> float:
-        """Ask once; return for how long to pause then (s)."""
+        """Poll once; return the pause until the next poll (s)."""
         source = self._source
         try:
             async with asyncio.timeout(source.limit_s):
@@ -72,22 +72,21 @@ class NoticeWatch:
     """All sources of a host."""
 
     def __init__(self, sources: Sequence[NoticeSource], tell: Tell) -> None:
-        """Ask nothing before `start`."""
         self.watchers = [Watcher(source, tell) for source in sources]
         self._tasks: list[asyncio.Task[None]] = []
 
     def start(self) -> None:
-        """Begin to ask."""
+        """Start polling."""
         self._tasks = [asyncio.create_task(w.run(), name="notices") for w in self.watchers]
 
     async def close(self) -> None:
-        """Stop asking. Idempotent."""
+        """Stop polling. Idempotent."""
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
 
     def state(self) -> str:
-        """Say whether notices are watched for: `off`, `watching` or `failing`."""
+        """State of the watch: `off`, `watching` or `failing`."""
         if not self.watchers:
             return "off"
         return "failing" if any(watcher.failures for watcher in self.watchers) else "watching"

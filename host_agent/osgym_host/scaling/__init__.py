@@ -1,1 +1,1 @@
-"""Publishes how much the host is asked for, so that a cloud grows and shrinks the fleet."""
+"""Publication of the host's lease pressure, by which a cloud grows and shrinks the fleet."""

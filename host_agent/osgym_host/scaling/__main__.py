@@ -1,4 +1,4 @@
-"""Publishes the number that the host agent writes into a file.
+"""Process that publishes the lease pressure that the host agent writes into a file.
 
     python -m osgym_host.scaling cloudwatch[:REGION]|gcp|… PATH FLEET [EVERY_S]
 
@@ -27,7 +27,7 @@ MOST_AGE_INTERVALS = 3
 
 
 class _FromFile(Publisher):
-    """Hands on what stands in the file when it is its turn."""
+    """Publishes the content of the file at each interval."""
 
     def __init__(self, publisher: Publisher, path: Path, every_s: float) -> None:
         self.name = publisher.name

@@ -1,4 +1,4 @@
-"""Publishing to Google's Cloud Monitoring."""
+"""Publisher to Google's Cloud Monitoring."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from osgym_protocol.proxies import DIRECT
 GCP_METRIC = f"custom.googleapis.com/osgym/{METRIC}"
 MONITORING_URL = "https://monitoring.googleapis.com/"
 OVERRIDE = "CLOUDSDK_API_ENDPOINT_OVERRIDES_MONITORING"
-"""What gcloud takes for another endpoint."""
+"""Variable with which gcloud, too, replaces the endpoint."""
 SCOPE = "https://www.googleapis.com/auth/monitoring.write"
 
 
@@ -44,7 +44,7 @@ class CloudMonitoring(Publisher):
     name = "Cloud Monitoring"
 
     def __init__(self, fleet: str, metadata_url: str) -> None:
-        """Send nothing yet.
+        """Connect at the first call.
 
         Raises:
             PublisherUnavailable: google-auth is not installed.
@@ -63,7 +63,6 @@ class CloudMonitoring(Publisher):
         self._project = ""
 
     def put(self, percent: float | None) -> None:
-        """Hand the number over."""
         import requests
         from google.auth.exceptions import GoogleAuthError
 
@@ -84,7 +83,7 @@ class CloudMonitoring(Publisher):
             raise PublishFailed(f"HTTP {answer.status_code}: {answer.text[:300]}")
 
     def _begin(self) -> None:
-        """Learn who we are."""
+        """Read this instance's identity."""
         credentials, project = self._google.default(scopes=[SCOPE])
         with make_client(
             DIRECT,
@@ -101,7 +100,9 @@ class CloudMonitoring(Publisher):
         self._session = self._google.transport.requests.AuthorizedSession(credentials)  # type: ignore[no-untyped-call]  # has no types
 
     def _series(self, percent: float) -> dict[str, Any]:
-        """A time series has one writer, so it is this instance's: the group's autoscaler averages them."""
+        """Return the time series of this instance; a series has one writer, and the group's autoscaler
+        averages them.
+        """
         end = datetime.now(UTC).isoformat(timespec="seconds").replace("+00:00", "Z")
         return {
             "metric": {"type": GCP_METRIC, "labels": {DIMENSION: self._fleet}},

@@ -1,4 +1,4 @@
-"""Publishing to CloudWatch."""
+"""Publisher to CloudWatch."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class CloudWatch(Publisher):
     name = "CloudWatch"
 
     def __init__(self, fleet: str, region: str = "") -> None:
-        """Send nothing yet; without a region, to that of boto3's configuration.
+        """Connect at the first call; without a region, to that of boto3's configuration.
 
         Raises:
             PublisherUnavailable: boto3 is not installed.
@@ -52,7 +52,6 @@ class CloudWatch(Publisher):
         self._client: Any = None
 
     def put(self, percent: float | None) -> None:
-        """Hand the number over."""
         from botocore.exceptions import BotoCoreError, ClientError
 
         if percent is None:

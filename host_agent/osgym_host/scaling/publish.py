@@ -1,4 +1,4 @@
-"""Publishes the number at an interval, for as long as the process runs, and in nobody's way."""
+"""Publication at an interval, in a thread, for as long as the process runs."""
 
 from __future__ import annotations
 
@@ -13,23 +13,24 @@ from osgym_host.scaling.publishers import Publisher, PublishFailed
 log = logging.getLogger(__name__)
 
 LIMIT_S = 30.0
-"""Of one call, with all its attempts and the fetch of credentials; after it nobody waits for the call."""
+"""Deadline of one call, with all its attempts and the fetch of credentials; a later call is abandoned."""
 
 
 class PressurePublisher:
-    """Reads the number in the event loop, hands it over in a thread: one at a time, and no step waits for it.
+    """Reads the number in the event loop and publishes it in a thread: one at a time, and no step waits for
+    it.
 
     Attributes:
-        published: How often it arrived.
-        failures: How often it did not, since it last did.
-        why: What failed last.
+        published: Number of successful calls.
+        failures: Number of failures since the last success.
+        why: Last failure.
     """
 
     def __init__(self, publisher: Publisher, read: Callable[[], float | None], every_s: float) -> None:
-        """Publish nothing before `start`.
+        """Prepare; `start` publishes.
 
         Args:
-            read: Gives the number now.
+            read: Returns the current number.
         """
         self._publisher = publisher
         self._read = read
@@ -41,11 +42,11 @@ class PressurePublisher:
         self.why = ""
 
     def start(self) -> None:
-        """Begin, in the running event loop."""
+        """Start in the running event loop."""
         self._task = asyncio.create_task(self._run(), name="lease pressure")
 
     async def close(self) -> None:
-        """End it; a call that hangs is left to its deadlines. Idempotent."""
+        """Stop; a call that hangs is left to its deadlines. Idempotent."""
         task, self._task = self._task, None
         if task is not None:
             task.cancel()
@@ -79,7 +80,7 @@ class PressurePublisher:
         self.published += 1
 
     async def _in_thread(self, percent: float | None) -> None:
-        """Call in a daemon thread, so that no end of the process waits for a cloud."""
+        """Call in a daemon thread, so that the end of the process never waits for a cloud."""
         loop = asyncio.get_running_loop()
         done: asyncio.Future[None] = loop.create_future()
 

@@ -27,21 +27,21 @@ class PublishFailed(Exception):
 
 
 class PublisherUnavailable(OsgymHostError):
-    """What `metrics_to` names cannot be used on this host."""
+    """The setting `metrics_to` names something that this host cannot use."""
 
 
 class Publisher(ABC):
-    """One place that takes the number.
+    """Receiver of the number.
 
     Attributes:
-        name: For messages.
+        name: Name for messages.
     """
 
     name: str
 
     @abstractmethod
     def put(self, percent: float | None) -> None:
-        """Hand the number over, or that there is none now.
+        """Publish the number; None: there is none now.
 
         Raises:
             PublishFailed: It did not arrive.
@@ -49,10 +49,9 @@ class Publisher(ABC):
 
 
 class PressureFile(Publisher):
-    """A file that another account may read: this one's must not reach the cloud's credentials."""
+    """File that another account reads, since this account must not reach the cloud's credentials."""
 
     def __init__(self, path: Path) -> None:
-        """Write nothing yet."""
         self.name = str(path)
         self._path = path
 
@@ -66,7 +65,7 @@ class PressureFile(Publisher):
 
 
 def read_pressure(path: Path, most_age_s: float, now: float) -> float | None:
-    """Return the number in a file, None where it is old or says that there is none.
+    """Return the number in a file, None where it is old or absent.
 
     Raises:
         PublishFailed: There is no such file, or it is something else.

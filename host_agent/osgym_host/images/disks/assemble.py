@@ -1,6 +1,6 @@
-"""Put a disk together from a tree: partitions, EFI system partition, boot loaders, root file system.
+"""Assembly of a disk from a tree: partitions, EFI system partition, boot loaders, root file system.
 
-Everything is done on plain files at offsets, by programs that need neither loop devices nor root.
+Programs that need neither loop devices nor root work on plain files at offsets.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ GPTMBR = Path("/usr/lib/syslinux/mbr/gptmbr.bin")
 
 _MBR_CODE_BYTES = 440
 _SPARE_MIB = 1
-"""Before the first partition, and after the last: both copies of the partition table fit."""
+"""Space before the first partition and after the last, for both copies of the partition table."""
 
 _TIMEOUT_S = 900.0
 TOOLS = {
@@ -39,7 +39,7 @@ _SYSTEM_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
 
 def missing_packages() -> list[str]:
-    """Debian packages that this machine lacks for making a disk."""
+    """Return the Debian packages that this machine lacks for making a disk."""
     path = f"{os.environ.get('PATH', '')}:{_SYSTEM_PATH}"
     lacking = [package for tool, package in TOOLS.items() if shutil.which(tool, path=path) is None]
     if not GPTMBR.is_file():
@@ -48,10 +48,10 @@ def missing_packages() -> list[str]:
 
 
 def require_tools() -> None:
-    """Check that every program is there.
+    """Check that every program is installed.
 
     Raises:
-        BakeError: Some are not; the hint is the command that installs them.
+        BakeError: Some are missing; the hint is the command that installs them.
     """
     if lacking := missing_packages():
         hint = f"apt-get install {' '.join(lacking)}"
@@ -60,7 +60,7 @@ def require_tools() -> None:
 
 @dataclass(frozen=True, slots=True)
 class PartitionLayout:
-    """Where the parts of a disk are, in bytes."""
+    """Places of the parts of a disk, in bytes."""
 
     efi_start: int
     efi_bytes: int
@@ -72,10 +72,10 @@ class PartitionLayout:
 def plan_layout(
     content_bytes: int, entries: int, free_mib: int, efi_mib: int, journal_mib: int
 ) -> PartitionLayout:
-    """Return sizes for a root file system that holds `content_bytes` in `entries` files and has room left.
+    """Return sizes for a root file system that holds `content_bytes` in `entries` files, with free space.
 
-    Besides the content it needs the journal, half a block for the end of each file, and 2 % for inode
-    tables and bitmaps (ext4's default of 256 bytes per 16 KiB is 1.6 %).
+    Besides the content it needs the journal, half a block for the end of each file, and 2 % for inode tables
+    and bitmaps (ext4's default of 256 bytes per 16 KiB is 1.6 %).
     """
     content_mib = (content_bytes + entries * 2048) // MIB + 1
     root_mib = (content_mib + free_mib + journal_mib) * 102 // 100 + 8
@@ -87,7 +87,7 @@ def plan_layout(
 
 @dataclass(frozen=True, slots=True)
 class Identifiers:
-    """UUIDs of the disk and its parts; the same for the same inputs, so that two bakes agree."""
+    """UUIDs of the disk and its parts, derived from the inputs so that two bakes agree."""
 
     disk: str
     efi: str
@@ -96,13 +96,13 @@ class Identifiers:
 
     @property
     def efi_serial(self) -> str:
-        """Serial number of the FAT file system: eight hexadecimal digits."""
+        """Return the serial number of the FAT file system: eight hexadecimal digits."""
         return self.efi.replace("-", "")[:8]
 
 
 @dataclass(frozen=True, slots=True)
 class BootFiles:
-    """What is copied onto the EFI system partition."""
+    """Files that are copied onto the EFI system partition."""
 
     kernel: Path
     initrd: Path
@@ -188,7 +188,7 @@ def make_efi(disk: Path, layout: PartitionLayout, ids: Identifiers, boot: BootFi
 
 
 def convert(raw: Path, target: Path) -> None:
-    """Write a raw disk as qcow2; what is zero takes no room.
+    """Write a raw disk as qcow2, without its zeros.
 
     Raises:
         BakeError: qemu-img failed.

@@ -1,4 +1,4 @@
-"""Make a bootable disk from a golden image: a machine layer over its root file system, put onto a disk."""
+"""Bake of a bootable disk from a golden image: a machine layer over its root file system, put onto a disk."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from osgym_host.images.progress import BakeProgress
 from osgym_host.images.store import Image, ImageStore
 
 BUILDER_VERSION = 1
-"""Raise it when this package makes another disk from the same inputs."""
+"""Version that is raised when this package makes another disk from the same inputs."""
 
 _NAMESPACE = uuid.UUID("6b1f8d9e-0f5d-4f0e-9a55-7c1f3c8f5e21")
 _EFI_LOADER = "usr/lib/systemd/boot/efi/systemd-bootx64.efi"
@@ -31,10 +31,10 @@ _EFI_LOADER = "usr/lib/systemd/boot/efi/systemd-bootx64.efi"
 
 @dataclass(frozen=True, slots=True)
 class DiskRequest:
-    """What to make.
+    """Options of a disk bake.
 
     Attributes:
-        image: The golden image, whose flavor becomes the disk's name.
+        image: Golden image, whose flavor becomes the disk's name.
         refresh: Make it anew, with today's packages, even if there is one of the same inputs.
     """
 
@@ -61,16 +61,16 @@ class DiskBaker:
         self._progress = progress
 
     def key(self, request: DiskRequest) -> str:
-        """Return the hash of everything a disk is made from, but for the versions the mirror has today."""
+        """Return the hash of all inputs, but for the package versions that the mirror has today."""
         return hash_of(request.image.digest, self._source.key(), request.format, str(BUILDER_VERSION))
 
     def bake(self, request: DiskRequest) -> DiskImage:
-        """Make a disk, or find that it is there; afterwards the flavor's tag names it.
+        """Make a disk unless it exists; afterwards the flavor's tag names it.
 
-        On any failure the store is as it was, except for leftovers that the next bake removes.
+        On any failure the store is unchanged, except for leftovers that the next bake removes.
 
         Raises:
-            ImageError: What failed, with the end of its log.
+            ImageError: A stage failed; the error has the end of its log.
         """
         begin_s = time.monotonic()
         assemble.require_tools()
@@ -86,7 +86,7 @@ class DiskBaker:
             return found
 
     def _make(self, request: DiskRequest, begin_s: float) -> DiskImage:
-        """Layer, root file system, disk; published under the digest of the inputs."""
+        """Make layer, root file system and disk, and publish them under the digest of the inputs."""
         key = self.key(request)
         root_uuid = str(uuid.uuid5(_NAMESPACE, f"{key} root"))
         idmap = current_idmap()
@@ -122,7 +122,7 @@ class DiskBaker:
             return self._disks.publish(made, manifest)
 
     def _lay(self, layer: LayerBake, image: Image, root_uuid: str) -> tuple[dict[str, str], str]:
-        """Make the machine layer; versions of its packages and the digest of its content."""
+        """Make the machine layer; return the versions of its packages and the digest of its content."""
         with tempfile.TemporaryDirectory(prefix="osgym-vm-") as scratch_name:
             scratch = Path(scratch_name)
             self._progress.stage("fetch")
@@ -190,7 +190,7 @@ class DiskBaker:
     def _boot_files(
         self, inside: NamespaceSpec, workspace: Path, made: Path, root_uuid: str
     ) -> assemble.BootFiles:
-        """Copy what boots out of the tree; it belongs to shifted ids there."""
+        """Copy the boot files out of the tree, where they belong to shifted ids."""
         scratch = workspace / "boot"
         scratch.mkdir()
         scratch.chmod(0o777)

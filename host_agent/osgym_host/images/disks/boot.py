@@ -1,4 +1,4 @@
-"""What a disk boots with, told from its first sectors. Hostile input: nothing here trusts a length.
+"""Boot methods of a disk, read from its first sectors. Hostile input: no length is trusted.
 
 MBR and GPT: UEFI specification 2.10, chapter 5. qcow2: docs/interop/qcow2.txt of QEMU.
 """
@@ -17,7 +17,7 @@ from osgym_host.images.disks.overlay import QCOW2_MAGIC
 
 SECTOR_BYTES = 512
 HEAD_BYTES = 34 * SECTOR_BYTES
-"""Boot record, GPT header and its 128 entries."""
+"""Size of boot record, GPT header and its 128 entries."""
 
 _CODE_BYTES = 440
 _SIGNATURE = b"\x55\xaa"
@@ -37,11 +37,11 @@ _MIN_CLUSTER_BITS, _MAX_CLUSTER_BITS = 9, 21
 
 @dataclass(frozen=True, slots=True)
 class BootWays:
-    """What was found on a disk.
+    """Boot methods found on a disk.
 
     Attributes:
         table: `gpt`, `mbr`, or empty where there is no partition table.
-        bios: It has what a BIOS starts.
+        bios: It has boot code for a BIOS.
         uefi: It has an EFI system partition.
     """
 
@@ -51,7 +51,10 @@ class BootWays:
 
     @property
     def firmware(self) -> Firmware | None:
-        """What to start it with; None when neither was found. A BIOS is the simpler machine."""
+        """Return the firmware to start it with; None when neither was found.
+
+        A BIOS is the simpler machine.
+        """
         if self.bios:
             return Firmware.BIOS
         return Firmware.UEFI if self.uefi else None
@@ -88,7 +91,7 @@ def _gpt(head: bytes) -> tuple[set[uuid.UUID], bool]:
 
 
 def read_head(disk: Path, kind: DiskFormat) -> bytes | None:
-    """Read the first `HEAD_BYTES` of a disk as a machine sees them; None where that takes more than this.
+    """Read the first `HEAD_BYTES` of a disk as a machine sees them; None where they are too scattered.
 
     Raises:
         OSError: It cannot be read.

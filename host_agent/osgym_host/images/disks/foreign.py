@@ -1,7 +1,7 @@
 """Disks in formats of other hypervisors, converted by qemu-img under limits.
 
-A VMDK may name other files as its parts, and a child its parent; here those would be files of this
-machine. So the file is looked at first, in what qemu-img would follow, and refused if it names any.
+A VMDK may name other files as its parts, and a child its parent; here those would be files of this machine.
+So whatever qemu-img would follow is checked first, and a file that names others is refused.
 """
 
 from __future__ import annotations
@@ -29,12 +29,12 @@ FORMATS = {
     b"conectix": "vpc",
     b"<<< ": "vdi",
 }
-"""First bytes of a file to the name that qemu-img has for its format."""
+"""Name that qemu-img has for a format, by the first bytes of a file."""
 _MEMORY_BYTES = 2 << 30
 _INFO_TIMEOUT_S = 30.0
 _CHECK_TIMEOUT_S = 900.0
 _LEAKS_ONLY = 3
-"""What `qemu-img check` ends with when blocks are lost, and no data."""
+"""Exit code of `qemu-img check` when blocks are lost, and no data."""
 _CPU_S = 4 * 3600
 _CONVERT_TIMEOUT_S = 6 * 3600.0
 _MAX_OUTPUT_BYTES = 1 << 20
@@ -52,11 +52,11 @@ def convert(source: Path, name: str, target: Path, moved: Callable[[int, int], N
     """Write a foreign disk as qcow2.
 
     Args:
-        name: Its format, from `foreign_format`.
-        moved: Told how many bytes of how many are done.
+        name: Format, from `foreign_format`.
+        moved: Called with the number of bytes done and in all.
 
     Raises:
-        ImageError: It names other files, is broken or too large, or qemu-img is not there.
+        ImageError: It names other files, is broken or too large, or qemu-img is missing.
     """
     tool = shutil.which("qemu-img")
     if tool is None:
@@ -68,10 +68,10 @@ def convert(source: Path, name: str, target: Path, moved: Callable[[int, int], N
 
 
 def check_qcow2(disk: Path) -> None:
-    """Let qemu-img, if it is installed, look for damage in a qcow2 whose header and tables are sound.
+    """Run qemu-img's check, if it is installed, on a qcow2 whose header and tables are sound.
 
     Raises:
-        ImageError: It finds some, or does not come to an end within its bounds.
+        ImageError: It finds damage, or does not end within its bounds.
     """
     tool = shutil.which("qemu-img")
     if tool is None:
@@ -86,7 +86,7 @@ def check_qcow2(disk: Path) -> None:
 
 
 def _bounded(argv: list[str], source: Path, timeout_s: float) -> tuple[int, bytes, bytes]:
-    """Run a tool on a hostile file, bounded in memory, time and in what it says; status, output, errors.
+    """Run a tool on a hostile file, with bounds on memory, time and output; return status, output, errors.
 
     Raises:
         ImageError: It cannot be run, or does not end.
@@ -113,7 +113,7 @@ def _tail(said: bytes) -> str:
 
 
 def _check_vmdk(source: Path, name: str) -> None:
-    """A capacity of 0 says that what counts is a description with names of files."""
+    """Refuse a VMDK with a capacity of 0, which stands for a description with names of files."""
     if name != "vmdk":
         return
     with source.open("rb") as file:
@@ -123,7 +123,9 @@ def _check_vmdk(source: Path, name: str) -> None:
 
 
 def _check_info(tool: str, source: Path, name: str) -> int:
-    """Return what qemu-img says of it, without following anything; its virtual size in bytes."""
+    """Check qemu-img's information on the file, without following anything; return its virtual size in
+    bytes.
+    """
     said = _info(tool, source, name)
     parts = said.get("format-specific", {}).get("data", {}).get("extents", [])
     own = {str(source.absolute()), str(source)}
@@ -160,7 +162,7 @@ def _limit(file_bytes: int, cpu_s: int = _CPU_S) -> None:
 
 
 def _run(argv: list[str], source: Path, file_bytes: int, moved: Callable[[float], None]) -> None:
-    """Run a conversion, following what it says of its progress."""
+    """Run a conversion and report its progress."""
     process = subprocess.Popen(
         argv,
         stdin=subprocess.DEVNULL,

@@ -1,4 +1,4 @@
-"""Take in disks that others made: OSWorld's images, or a user's own."""
+"""Import of disks that others made: OSWorld's images, or a user's own."""
 
 from __future__ import annotations
 
@@ -31,14 +31,14 @@ _OTHERS = {
 
 @dataclass(frozen=True, slots=True)
 class ImportRequest:
-    """What to take in.
+    """Options of an import.
 
     Attributes:
-        source: A disk; it stays as it is.
-        name: The tag it gets.
-        firmware: None to tell it from the disk.
+        source: Disk, which is left unchanged.
+        name: Tag of the import.
+        firmware: Firmware; None to detect it.
         screen: Size of its desktop in pixels.
-        hardware: The machine it expects; None for ours.
+        hardware: Machine that it expects; None for ours.
     """
 
     source: Path
@@ -50,9 +50,9 @@ class ImportRequest:
 
 
 def examine(source: Path) -> DiskFormat | str:
-    """Say what a disk is; it comes from anywhere.
+    """Detect the format of a disk, which is hostile input.
 
-    A qcow2 that names other files is refused: they would be this machine's; so is one whose tables lead
+    A qcow2 that names other files is refused, since they would be this machine's. So is one whose tables lead
     out of the file.
 
     Returns:
@@ -101,7 +101,7 @@ def import_disk(
     """Copy a disk into the store; afterwards the name's tag stands for it.
 
     Args:
-        moved: Told how many bytes of how many have been read.
+        moved: Called with the number of bytes read and in all.
 
     Raises:
         ImageError: The name or the disk is not acceptable; nothing was changed.
@@ -151,10 +151,10 @@ def import_disk(
 
 
 def guess_firmware(disk: Path, kind: DiskFormat) -> Firmware:
-    """Tell from a disk's first sectors what it boots with.
+    """Detect the firmware from a disk's first sectors.
 
     Raises:
-        ImageError: That does not show.
+        ImageError: They show none.
     """
     try:
         head = read_head(disk, kind)
@@ -168,7 +168,7 @@ def guess_firmware(disk: Path, kind: DiskFormat) -> Firmware:
 
 
 def _copy(source: Path, target: Path, moved: Callable[[int, int], None]) -> str:
-    """Copy (sharing blocks where that works, leaving holes out where not); SHA-256 of the content."""
+    """Copy, sharing blocks where possible and else leaving out holes; return the SHA-256 of the content."""
     shared = True
     try:
         copy_sharing(target, source)

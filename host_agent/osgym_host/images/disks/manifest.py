@@ -1,4 +1,4 @@
-"""The manifest of a disk image, written beside it when it is complete."""
+"""Manifest of a disk image, written beside it when it is complete."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ DISK_MANIFEST_VERSION = 1
 
 
 class DiskFormat(StrEnum):
-    """How the bytes of a disk are kept."""
+    """Format of a disk's bytes."""
 
     QCOW2 = "qcow2"
     RAW = "raw"
 
 
 class GuestKind(StrEnum):
-    """Which agent answers inside."""
+    """Agent that answers inside."""
 
     OSGYM = "osgym"
     OSWORLD = "osworld"
@@ -28,21 +28,21 @@ class GuestKind(StrEnum):
 
 
 class Firmware(StrEnum):
-    """What starts the disk when no kernel is given from outside."""
+    """Firmware that starts the disk when no kernel is given from outside."""
 
     BIOS = "bios"
     UEFI = "uefi"
 
 
 class Hardware(BaseModel):
-    """The machine that an imported disk expects; ours are made for the machine that we have.
+    """Machine that an imported disk expects; ours are made for the default machine.
 
     Attributes:
         machine: Chipset: `pc` (i440FX) or `q35`.
         disk_bus: `sata` for systems without virtio drivers, as Windows is installed.
         nic: `e1000e` for the same.
         vga: A VGA screen and a USB tablet.
-        screen_from: Where the desktop is seen: on the VGA screen, or by OSWorld's server in the guest.
+        screen_from: Source of frames: the VGA screen, or OSWorld's server in the guest.
     """
 
     model_config = ConfigDict(frozen=True)
@@ -57,22 +57,22 @@ class Hardware(BaseModel):
 
 
 class DiskManifest(Manifest):
-    """Everything that is known about a disk image; `manifest.json` in its folder.
+    """Metadata of a disk image; `manifest.json` in its folder.
 
     Attributes:
-        version: Of this manifest's form.
-        name: Its tag: the flavor it was made from, or the name it was imported under.
+        version: Version of the manifest's form.
+        name: Tag: the flavor it was made from, or the name of the import.
         virtual_size_bytes: Size of the disk as a machine sees it.
-        image_digest: The golden image it was made from; None for an import.
-        guest: The agent that answers inside.
+        image_digest: Golden image that it was made from; None for an import.
+        guest: Agent that answers inside.
         kernel_append: Command line for its `vmlinuz`; empty when it has none beside it.
-        firmware: What it boots with, without a kernel from outside.
+        firmware: Firmware that boots it, without a kernel from outside.
         screen: Width and height of the desktop in pixels.
-        hardware: What an imported disk expects; None for ours.
-        source: What it was made from, for people.
-        packages: Package name to version of what was added to the golden image.
-        size_bytes: What the folder takes on this machine's disk when it was made.
-        bake_s: How long it took.
+        hardware: Machine that an imported disk expects; None for ours.
+        source: Origin, for people.
+        packages: Package name to version of the additions to the golden image.
+        size_bytes: Size of the folder on this machine's disk when it was made.
+        bake_s: Duration of the bake.
         session_isolated: Programs of the desktop, root by sudo included, run in namespaces below those of the
             guest agent; False for disks of others, and for those made before there were such.
     """

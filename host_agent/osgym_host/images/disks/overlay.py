@@ -1,8 +1,7 @@
-"""Disks for machines to write to: an overlay over a base, or a copy that shares its blocks; which, is decided
-from what the file system can do.
+"""Disks for machines to write to: an overlay over a base, or a copy that shares its blocks.
 
-An overlay is written as bytes, without a program: `qemu-img create` takes 9 ms, this some 0.1 ms. The
-format is QEMU's docs/interop/qcow2.txt.
+The file system's abilities decide which. An overlay is written as bytes, without a program: `qemu-img create`
+takes 9 ms, this some 0.1 ms. The format is QEMU's docs/interop/qcow2.txt.
 """
 
 from __future__ import annotations
@@ -20,7 +19,7 @@ from osgym_host.images.disks.manifest import DiskFormat
 from osgym_host.images.errors import ImageError
 
 CLUSTER_BITS = 16
-"""QEMU's default of 64 KiB."""
+"""Size of a cluster: QEMU's default of 64 KiB."""
 
 QCOW2_MAGIC = b"QFI\xfb"
 """First bytes of a qcow2."""
@@ -34,10 +33,10 @@ _FICLONE = 0x40049409
 
 
 def empty_qcow2(size_bytes: int, backing: str = "", backing_format: str = "") -> tuple[int, dict[int, bytes]]:
-    """Return an empty qcow2 of that virtual size, as its length and what is not zero in it by offset.
+    """Return an empty qcow2 of that virtual size, as its length and its non-zero parts by offset.
 
     Args:
-        backing: The file that shows through, as it is to be written down; empty for none.
+        backing: Path of the backing file as it is to be stored; empty for none.
 
     Raises:
         ValueError: The size is not in sectors, or the name too long.
@@ -71,7 +70,7 @@ def empty_qcow2(size_bytes: int, backing: str = "", backing_format: str = "") ->
 
 
 def virtual_size(disk: Path, kind: DiskFormat) -> int:
-    """Return how large a machine sees a disk, in bytes.
+    """Return the size of a disk as a machine sees it, in bytes.
 
     Raises:
         ImageError: The file is not a qcow2 though it should be, or cannot be read.
@@ -137,7 +136,7 @@ CANNOT_SHARE = frozenset(
 
 
 class CowWay(StrEnum):
-    """What a machine that boots from a disk image writes to."""
+    """Disk to which a machine writes that boots from a disk image."""
 
     REFLINK = "reflink"
     OVERLAY = "overlay"
@@ -145,10 +144,10 @@ class CowWay(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class CowChoice:
-    """A way and what follows from it.
+    """A kind of disk, with its consequences.
 
     Attributes:
-        format: What disk images are best kept as.
+        format: Best format of disk images.
         reason: One sentence for people.
     """
 
@@ -158,10 +157,10 @@ class CowChoice:
 
 
 def choose(*, reflink: bool) -> CowChoice:
-    """Decide for a host whose data directory can share blocks between files, or cannot.
+    """Choose for a host whose data directory can share blocks between files, or cannot.
 
-    Clones of a golden snapshot write to overlays in both cases: what is decided is what lies at the
-    bottom, and what a machine gets that boots from the image.
+    Clones of a golden snapshot write to overlays in both cases. The choice is the format of the base, and the
+    disk of a machine that boots from the image.
     """
     if reflink:
         reason = "the file system shares blocks between copies, so a raw disk is copied at no cost"

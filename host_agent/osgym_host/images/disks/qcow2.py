@@ -1,4 +1,4 @@
-"""What a qcow2 file says of itself, checked against the file before any program opens it.
+"""Checks of a qcow2 file's header and tables, before any program opens it.
 
 The file may come from anywhere. Its header, extensions and tables must lie in it and be of sizes that the
 format allows; nothing is allocated or read before the number that asks for it was checked. Layout:
@@ -19,7 +19,7 @@ MAGIC = b"QFI\xfb"
 CLUSTER_BITS = range(9, 22)
 MAX_CLUSTER_BYTES = 1 << CLUSTER_BITS[-1]
 MAX_VIRTUAL_BYTES = 2 << 40
-"""A larger disk is not believed."""
+"""Bound of the size of a disk."""
 
 _V2 = struct.Struct(">4sIQIIQIIQQIIQ")
 _V3 = struct.Struct(">4sIQIIQIIQQIIQQQQII")
@@ -42,14 +42,14 @@ class Qcow2Error(OsgymHostError):
 
 @dataclass(frozen=True, slots=True)
 class Qcow2Header:
-    """What a header says.
+    """Fields of a header.
 
     Attributes:
-        virtual_bytes: Size of the disk that the file stands for.
+        virtual_bytes: Size of the disk.
         backing: It names a backing file.
         length: Bytes of the header; extensions follow.
         incompatible: Features without which the file cannot be read.
-        autoclear: Features that only who knows them keeps up.
+        autoclear: Features that only programs that know them keep valid.
     """
 
     version: int
@@ -69,7 +69,7 @@ class Qcow2Header:
 
     @property
     def cluster_bytes(self) -> int:
-        """Size of a cluster; only of one that was checked."""
+        """Size of a cluster; valid only after the checks."""
         return 1 << self.cluster_bits
 
     @property
@@ -79,7 +79,7 @@ class Qcow2Header:
 
 
 def read_header(head: bytes) -> Qcow2Header:
-    """Take the first bytes of a file apart, without judging them.
+    """Parse the first bytes of a file, without checking the values.
 
     Raises:
         Qcow2Error: They are no header of version 2 or 3.
@@ -118,10 +118,10 @@ def read_header(head: bytes) -> Qcow2Header:
 
 
 def check_alone(header: Qcow2Header) -> None:
-    """Make sure that a file stands for itself: it leads to no other file and to no second state of its disk.
+    """Check that a file refers to no other file and to no second state of its disk.
 
     Raises:
-        Qcow2Error: It does, or uses what cannot be read.
+        Qcow2Error: It does, or uses unreadable features.
     """
     if header.encrypted:
         raise Qcow2Error("it has encryption")
@@ -134,10 +134,10 @@ def check_alone(header: Qcow2Header) -> None:
 
 
 def check_layout(header: Qcow2Header, file_bytes: int) -> None:
-    """Make sure that what a header names has sizes that the format allows, and lies in the file.
+    """Check that the header's tables have sizes that the format allows, and lie in the file.
 
     Raises:
-        Qcow2Error: Something has not, or does not.
+        Qcow2Error: One does not.
     """
     if not 0 < header.virtual_bytes <= MAX_VIRTUAL_BYTES:
         raise Qcow2Error(f"a disk of {header.virtual_bytes} bytes is not believed")
@@ -169,10 +169,10 @@ def check_layout(header: Qcow2Header, file_bytes: int) -> None:
 
 
 def check_extensions(first_cluster: bytes, header: Qcow2Header, *, must_end: bool) -> None:
-    """Make sure that what follows the header stays in the first cluster and means no more than a name.
+    """Check that the extensions stay in the first cluster and mean no more than a name.
 
     Args:
-        must_end: An end that is only that of the cluster is none.
+        must_end: The end of the cluster does not count as the end of the extensions.
 
     Raises:
         Qcow2Error: There is an extension that QEMU would act on, or one that is longer than its place.
@@ -193,7 +193,7 @@ def check_extensions(first_cluster: bytes, header: Qcow2Header, *, must_end: boo
 
 
 def check_tables(file: BinaryIO, header: Qcow2Header, file_bytes: int) -> None:
-    """Follow a file's tables, and make sure that they lead into the file. Blocking.
+    """Follow a file's tables, and check that they lead into the file. Blocking.
 
     Raises:
         Qcow2Error: They lead elsewhere, or twice to the same table.
@@ -239,7 +239,7 @@ def _words(file: BinaryIO, start: int, size: int) -> array[int]:
 
 
 def check_file(file: BinaryIO) -> Qcow2Header:
-    """Check all of a file that is to be taken in. Blocking.
+    """Check all of a file before its import. Blocking.
 
     Raises:
         Qcow2Error: It is not a whole, plain qcow2.

@@ -1,4 +1,4 @@
-"""The store of disk images, by the name they were made or imported under."""
+"""Store of disk images, by the name of their bake or import."""
 
 from __future__ import annotations
 
@@ -18,22 +18,22 @@ class DiskImage(StoredContent[DiskManifest]):
 
     @property
     def name(self) -> str:
-        """The name it was made or imported under."""
+        """Name of its bake or import."""
         return self.manifest.name
 
     @property
     def disk(self) -> Path:
-        """The disk itself, `disk.qcow2` or `disk.raw`."""
+        """Disk file, `disk.qcow2` or `disk.raw`."""
         return self.folder / f"disk.{self.manifest.format}"
 
     @property
     def kernel(self) -> Path | None:
-        """The kernel to start it with directly, if there is one beside it."""
+        """Kernel to start it with directly, if there is one beside it."""
         return self._sibling(KERNEL)
 
     @property
     def initrd(self) -> Path | None:
-        """The initial RAM disk of `kernel`."""
+        """Initial RAM disk of `kernel`."""
         return self._sibling(INITRD)
 
     def _sibling(self, name: str) -> Path | None:
