@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from osgym_host.api.scopes import OPEN, ROUTES
+from osgym_host.http.scopes import OPEN, ROUTES
 
 DESCRIPTION = Path(__file__).resolve().parents[2] / "host_agent/openapi.json"
 BOUNDS = {

@@ -16,8 +16,6 @@ from prometheus_client import CollectorRegistry, PlatformCollector, ProcessColle
 from osgym_host.api.app import make_app
 from osgym_host.api.backend import Backend, OsgymOptions
 from osgym_host.api.metrics import HostCollector
-from osgym_host.api.security import AccessPolicy
-from osgym_host.api.tokens import TokenFile
 from osgym_host.core.admission import Budget
 from osgym_host.core.cpu_credit import CreditTerms
 from osgym_host.core.plan import PoolSpec
@@ -47,6 +45,8 @@ from osgym_host.episodes.runs import RunLog
 from osgym_host.episodes.service import EpisodeService
 from osgym_host.episodes.task_templates import TaskTemplates
 from osgym_host.episodes.untouched import UntouchedCheck
+from osgym_host.http.access import AccessPolicy
+from osgym_host.http.tokens import TokenFile
 from osgym_host.images.calibration import replica_environment
 from osgym_host.notices.sources import METADATA_URL, NoticeSource, sources_of
 from osgym_host.notices.watch import NoticeWatch

@@ -12,11 +12,11 @@ from tests.support.api_answers import error
 from tests.support.fake_runtime import Service, record, running_service
 
 from osgym_host.api.cpu_share import CpuShares
-from osgym_host.api.security import sender_of
-from osgym_host.api.tokens import ScopedToken, add_token
 from osgym_host.core import cpu_budget
 from osgym_host.cpu_cost import MeasuredCall, charged_to_caller
 from osgym_host.episodes import looks
+from osgym_host.http.access import sender_of
+from osgym_host.http.tokens import ScopedToken, add_token
 from osgym_protocol.codes import TokenScope
 
 FLOOD_S = 1.0

@@ -12,7 +12,7 @@ from tests.support.api_answers import error
 from tests.support.fake_guest import PNG
 from tests.support.fake_runtime import TASK, Service, record, running_service, until
 
-PAGE = Path(__file__).parents[2] / "host_agent" / "osgym_host" / "api" / "dashboard" / "page"
+PAGE = Path(__file__).parents[2] / "host_agent" / "osgym_host" / "http" / "dashboard" / "page"
 
 
 async def played(service: Service, steps: int = 2) -> dict[str, Any]:

@@ -12,13 +12,13 @@ from starlette.routing import BaseRoute, Route
 from tests.support.api_answers import error
 from tests.support.fake_runtime import Served, Service, record, running_service
 
-from osgym_host.api import dashboard, scopes
-from osgym_host.api.scopes import OPEN, ROUTES, needed_scope
-from osgym_host.api.security import OPEN_PATHS
-from osgym_host.api.tokens import add_token, remove_token
 from osgym_host.core.rate_limit import RateLimit
 from osgym_host.episodes.journal import RequestMark
 from osgym_host.episodes.requests import KEEP
+from osgym_host.http import dashboard, scopes
+from osgym_host.http.access import OPEN_PATHS
+from osgym_host.http.scopes import OPEN, ROUTES, needed_scope
+from osgym_host.http.tokens import add_token, remove_token
 from osgym_protocol.codes import TokenScope
 from osgym_sdk import AuthError, Client, RateLimited, Timeouts
 

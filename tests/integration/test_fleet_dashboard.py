@@ -16,7 +16,7 @@ import pytest
 from tests.support.browser import browser_page
 from tests.support.fake_runtime import Served
 
-from osgym_host.api.tokens import add_token
+from osgym_host.http.tokens import add_token
 from osgym_protocol.codes import TokenScope
 from osgym_sdk import AsyncClient
 

@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from osgym_host.api import bodies
-from osgym_host.api.bodies import BoundedBodies
+from osgym_host.http import bodies
+from osgym_host.http.bodies import BoundedBodies
 from osgym_protocol.limits import MAX_BODY_BYTES
 
 Headers = Sequence[tuple[bytes, bytes]]

@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 
 from osgym_host.core.reasons import Reason, consequence
-from osgym_host.episodes.errors import ServiceError, refused_by_guest
+from osgym_host.episodes.errors import refused_by_guest
+from osgym_host.errors import ServiceError
 from osgym_host.guest_client import GuestRefused
 from osgym_protocol.codes import MEANINGS, ErrorCode, GuestErrorCode
 from osgym_protocol.observation import ErrorInfo

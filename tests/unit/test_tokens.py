@@ -13,8 +13,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from osgym_cli.main import main
-from osgym_host.api.scopes import ROUTES, needed_scope
-from osgym_host.api.tokens import (
+from osgym_host.core.rate_limit import RateLimit
+from osgym_host.http.scopes import ROUTES, needed_scope
+from osgym_host.http.tokens import (
     LOOK_S,
     ScopedToken,
     TokenFile,
@@ -26,7 +27,6 @@ from osgym_host.api.tokens import (
     read_tokens,
     remove_token,
 )
-from osgym_host.core.rate_limit import RateLimit
 from osgym_protocol.codes import TokenScope
 
 GOOD = "0" * 64

@@ -11,11 +11,10 @@ from starlette.requests import Request
 from osgym_cli.fleet_dashboard import passing
 from osgym_cli.fleet_dashboard.views import HostView, find_replicas, fleet_history
 from osgym_cli.fleet_dashboard.watch import FleetWatch
-from osgym_host.api import dashboard, errors
-from osgym_host.api.bodies import BoundedBodies
-from osgym_host.api.looking import MAX_ROWS
-from osgym_host.api.security import AccessControl, AccessPolicy
-from osgym_host.episodes.errors import ServiceError
+from osgym_host.errors import ServiceError
+from osgym_host.http import dashboard, errors
+from osgym_host.http.access import AccessControl, AccessPolicy
+from osgym_host.http.bodies import BoundedBodies
 from osgym_protocol.codes import ErrorCode, TokenScope
 from osgym_protocol.limits import MAX_ID_CHARS
 from osgym_sdk import AsyncClient, OSGymError
@@ -25,6 +24,8 @@ PASS_S = 45.0
 """A new desktop may take that long; the page itself gives up after 40 s."""
 PASS_REPLAY_S = 190.0
 """A replay is made of all frames of an episode, after those that others asked for."""
+MAX_ROWS = 1000
+"""Largest number of rows of one answer, as of a host."""
 _SHOWN = "^[a-z]{0,20}$"
 
 

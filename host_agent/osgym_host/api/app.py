@@ -7,17 +7,22 @@ from typing import Any
 
 from fastapi import FastAPI, Response
 from pydantic import TypeAdapter
+from starlette.requests import Request
 
-from osgym_host.api import dashboard, errors, metrics, osgym, v1
+from osgym_host.api import metrics, osgym, v1
 from osgym_host.api.backend import Backend
-from osgym_host.api.bodies import BoundedBodies
 from osgym_host.api.cpu_share import CpuShares
-from osgym_host.api.security import AccessControl
+from osgym_host.api.raw import ClientGone
+from osgym_host.http import dashboard, errors
+from osgym_host.http.access import AccessControl
+from osgym_host.http.bodies import BoundedBodies
 
 DESCRIPTION = (
     "Real desktops, leased to training code. Frames travel in records "
     "(`application/x-osgym-records`); every error is `{code, message, details}`."
 )
+CLIENT_CLOSED = 499
+"""Status of calls whose client is gone: nobody reads it, it marks the access log."""
 
 
 def make_app(backend: Backend) -> FastAPI:
@@ -31,6 +36,7 @@ def make_app(backend: Backend) -> FastAPI:
         openapi_url=None,
     )
     errors.install(app)
+    app.add_exception_handler(ClientGone, _client_gone)
     app.include_router(v1.make_router(backend))
     app.include_router(osgym.make_router(backend))
     app.include_router(dashboard.make_router())
@@ -48,6 +54,10 @@ def make_app(backend: Backend) -> FastAPI:
     add_record_metas(schema)
     described = json.dumps(schema).encode()
     return app
+
+
+async def _client_gone(request: Request, error: Exception) -> Response:
+    return Response(status_code=CLIENT_CLOSED)
 
 
 def add_record_metas(schema: dict[str, Any]) -> None:

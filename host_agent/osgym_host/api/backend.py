@@ -6,7 +6,6 @@ from dataclasses import dataclass
 
 from prometheus_client import CollectorRegistry
 
-from osgym_host.api.security import AccessPolicy
 from osgym_host.episodes.checkpoints import Checkpoints
 from osgym_host.episodes.creator import EpisodeCreator
 from osgym_host.episodes.draining import DrainController
@@ -19,6 +18,7 @@ from osgym_host.episodes.replays import ReplayPages
 from osgym_host.episodes.requests import RequestRegistry
 from osgym_host.episodes.runs import RunLog
 from osgym_host.episodes.service import EpisodeService
+from osgym_host.http.access import AccessPolicy
 
 
 @dataclass(frozen=True, slots=True)

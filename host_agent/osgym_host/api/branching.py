@@ -11,7 +11,7 @@ from starlette.requests import Request
 from osgym_host.api.answers import ERRORS, json_answer
 from osgym_host.api.backend import Backend
 from osgym_host.api.raw import RawRoute, cancel_on_disconnect
-from osgym_host.api.security import client_of, sender_of
+from osgym_host.http.access import client_of, sender_of
 from osgym_protocol import host_api
 
 BYTES_TYPE = "application/octet-stream"

@@ -14,11 +14,11 @@ import time
 
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from osgym_host.api.errors import error_answer
-from osgym_host.api.scopes import needed_scope, tells_state
-from osgym_host.api.security import caller_of, sender_of
 from osgym_host.core.cpu_budget import CpuBudget
 from osgym_host.cpu_cost import MeasuredCall
+from osgym_host.http.access import caller_of, sender_of
+from osgym_host.http.errors import error_answer
+from osgym_host.http.scopes import needed_scope, tells_state
 from osgym_protocol.codes import MEANINGS, ErrorCode, TokenScope
 from osgym_protocol.observation import ErrorInfo
 

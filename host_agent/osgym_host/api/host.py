@@ -10,7 +10,7 @@ from starlette.requests import Request
 
 from osgym_host.api.answers import ERRORS, json_answer
 from osgym_host.api.backend import Backend
-from osgym_host.api.security import caller_of
+from osgym_host.http.access import caller_of
 from osgym_protocol import host_api
 
 

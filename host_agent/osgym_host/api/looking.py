@@ -12,7 +12,7 @@ from starlette.requests import Request
 from osgym_host.api.answers import ERRORS, rows_response
 from osgym_host.api.backend import Backend
 from osgym_host.api.raw import ImageResponse
-from osgym_host.episodes.errors import ServiceError
+from osgym_host.errors import ServiceError
 from osgym_protocol.codes import ErrorCode
 from osgym_protocol.limits import MAX_ID_CHARS, MAX_SEQ
 

@@ -9,7 +9,7 @@ from starlette.requests import Request
 from osgym_host.api.answers import json_answer, record_answer
 from osgym_host.api.backend import Backend
 from osgym_host.api.raw import RawRoute, RecordResponse, cancel_on_disconnect
-from osgym_host.api.security import caller_of, client_of, sender_of
+from osgym_host.http.access import caller_of, client_of, sender_of
 from osgym_protocol import host_api
 
 

@@ -22,12 +22,13 @@ from starlette.requests import Request
 
 from osgym_host.api.backend import Backend
 from osgym_host.api.raw import RawRoute, cancel_on_disconnect
-from osgym_host.api.security import client_of
 from osgym_host.core.fair_queue import ClientKey
 from osgym_host.core.reasons import Reason
 from osgym_host.episodes.create_request import CreatedEpisode
 from osgym_host.episodes.episode import HostEpisode
-from osgym_host.episodes.errors import EpisodeOver, ServiceError
+from osgym_host.episodes.errors import EpisodeOver
+from osgym_host.errors import ServiceError
+from osgym_host.http.access import client_of
 from osgym_protocol.bounds import Bounds, Count
 from osgym_protocol.codes import ErrorCode, ImageFormat
 from osgym_protocol.episode_options import EpisodeOptions

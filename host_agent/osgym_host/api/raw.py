@@ -66,7 +66,7 @@ def _parse(body_type: TypeAdapter[Any], body: bytes) -> Any:
 
 
 async def _read(receive: Receive) -> bytes:
-    """Return the body, which `osgym_host.api.bodies` has bounded and read whole."""
+    """Return the body, which `osgym_host.http.bodies` has bounded and read whole."""
     chunks: list[bytes] = []
     while True:
         message = await receive()

@@ -10,10 +10,10 @@ from starlette.requests import Request
 from starlette.types import Receive, Scope, Send
 
 from osgym_host.api.answers import ERRORS, json_answer, record_answer
-from osgym_host.api.bodies import TUNNEL_SUFFIX
 from osgym_host.api.raw import RawRoute, RecordResponse, cancel_on_disconnect
 from osgym_host.episodes.reach import ReachService
 from osgym_host.episodes.tunnel import EpisodeTunnel
+from osgym_host.http.bodies import TUNNEL_SUFFIX
 from osgym_protocol import limits, reach
 from osgym_protocol.host_api import LEASE_HEADER, EpisodeCall
 from osgym_protocol.records import Record

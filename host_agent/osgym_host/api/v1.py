@@ -19,10 +19,10 @@ from osgym_host.api.raw import (
     RecordStreamResponse,
     cancel_on_disconnect,
 )
-from osgym_host.api.security import client_of, sender_of
-from osgym_host.episodes.errors import ServiceError
 from osgym_host.episodes.recorder import RecordMode
 from osgym_host.episodes.service import EpisodeService
+from osgym_host.errors import ServiceError
+from osgym_host.http.access import client_of, sender_of
 from osgym_protocol import host_api
 from osgym_protocol.codec import Message
 from osgym_protocol.codes import ErrorCode

@@ -14,9 +14,9 @@ from typing import Any
 import click
 
 from osgym_host import logs
-from osgym_host.api import dashboard
 from osgym_host.app import HostAgent
 from osgym_host.errors import OsgymHostError
+from osgym_host.http import dashboard
 from osgym_host.images.errors import ImageError
 from osgym_host.logs import escape_controls, escape_lines
 from osgym_host.memory import give_back_large_blocks

@@ -9,8 +9,8 @@ from typing import Any
 
 import click
 
-from osgym_host.api.tokens import TokensError, add_token, read_tokens, remove_token
 from osgym_host.cli.terminal import show_table
+from osgym_host.http.tokens import TokensError, add_token, read_tokens, remove_token
 from osgym_host.settings import SettingsError, load
 from osgym_protocol.codes import TokenScope
 

@@ -29,9 +29,10 @@ from osgym_host.episodes.create_request import CreatedEpisode, read_task
 from osgym_host.episodes.creator import EpisodeCreator, first_observation
 from osgym_host.episodes.episode import HostEpisode
 from osgym_host.episodes.episode_state import EpisodeProgress, SavedEpisode
-from osgym_host.episodes.errors import EpisodeOver, ServiceError
+from osgym_host.episodes.errors import EpisodeOver
 from osgym_host.episodes.forks import as_service_errors, refuse_ended, take_point
 from osgym_host.episodes.journal import RequestMark
+from osgym_host.errors import ServiceError
 from osgym_host.replicas.brancher import LeaseHolder, ReplicaBrancher
 from osgym_host.runtimes import base
 from osgym_protocol.codec import WireFormatError

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from osgym_host.episodes.episode import HostEpisode
-from osgym_host.episodes.errors import ServiceError
+from osgym_host.errors import ServiceError
 from osgym_host.tasks.interface import (
     DownloadCache,
     Sandbox,

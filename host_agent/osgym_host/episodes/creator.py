@@ -25,11 +25,12 @@ from osgym_host.episodes.episode import HostEpisode
 from osgym_host.episodes.episode_lease import EpisodeLease
 from osgym_host.episodes.episode_state import SavedEpisode
 from osgym_host.episodes.episode_steps import EpisodeSteps
-from osgym_host.episodes.errors import EpisodeOver, ServiceError, disk_refuses, no_capacity, shutting_down
+from osgym_host.episodes.errors import EpisodeOver, disk_refuses, no_capacity, shutting_down
 from osgym_host.episodes.journal import RequestMark
 from osgym_host.episodes.replica_lease import ReplicaLease
 from osgym_host.episodes.service import EpisodeService
 from osgym_host.episodes.task_templates import TaskTemplate, TaskTemplates, TemplateChoice
+from osgym_host.errors import ServiceError
 from osgym_host.guest_client import GuestRefused
 from osgym_host.replicas.brancher import LeaseHolder
 from osgym_host.replicas.manager import ReplicaManager

@@ -15,8 +15,8 @@ from functools import partial
 
 from osgym_host.core.draining import OPERATOR, DrainNotices
 from osgym_host.core.reasons import Reason
-from osgym_host.episodes.errors import ServiceError
 from osgym_host.episodes.service import EpisodeService
+from osgym_host.errors import ServiceError
 from osgym_host.replicas.pool import Pool
 from osgym_host.replicas.pool_errors import PoolDraining
 from osgym_protocol.codes import ErrorCode

@@ -20,7 +20,6 @@ from osgym_host.episodes.episode_state import EpisodeProgress, SavedEpisode
 from osgym_host.episodes.episode_steps import EpisodeSteps
 from osgym_host.episodes.errors import (
     EpisodeOver,
-    ServiceError,
     already_done,
     already_scored,
     bad_sequence,
@@ -29,6 +28,7 @@ from osgym_host.episodes.errors import (
 )
 from osgym_host.episodes.reach_use import ReachUse
 from osgym_host.episodes.replica_lease import ReplicaLease
+from osgym_host.errors import ServiceError
 from osgym_host.guest_client import GuestError, GuestRefused, GuestUnreachable
 from osgym_host.guest_client.answers import GuestHealth
 from osgym_host.replicas.manager import ReplicaManager

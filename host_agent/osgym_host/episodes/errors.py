@@ -2,45 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Any, assert_never
 
 from osgym_host.core.loss import LossEvidence, whose_loss
 from osgym_host.core.reasons import Reason, consequence
-from osgym_host.errors import OsgymHostError
+from osgym_host.errors import ServiceError
 from osgym_host.guest_client import GuestRefused
 from osgym_host.replicas.pool_errors import PoolDraining, PoolExhausted, PoolStopping
-from osgym_protocol.codes import MEANINGS, ErrorClass, ErrorCode, GuestErrorCode
-from osgym_protocol.observation import ErrorInfo
-
-
-class ServiceError(OsgymHostError):
-    """Base: a stable code, a message, details.
-
-    Attributes:
-        status: The HTTP status: the table's, where the answer has no more exact one.
-        message: One sentence for people.
-        details: More, for programs.
-    """
-
-    def __init__(
-        self,
-        code: ErrorCode,
-        message: str,
-        details: Mapping[str, Any] | None = None,
-        *,
-        status: int | None = None,
-    ) -> None:
-        """Keep the fields."""
-        super().__init__(f"{code}: {message}")
-        self.code = code
-        self.status = MEANINGS[code].status if status is None else status
-        self.message = message
-        self.details = dict(details or {})
-
-    def info(self) -> ErrorInfo:
-        """Return what is on the wire."""
-        return ErrorInfo(self.code, self.message, self.details)
+from osgym_protocol.codes import ErrorClass, ErrorCode, GuestErrorCode
 
 
 class EpisodeOver(ServiceError):

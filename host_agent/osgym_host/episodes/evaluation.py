@@ -7,7 +7,8 @@ import logging
 
 from osgym_host.core.reasons import Reason
 from osgym_host.episodes.episode import HostEpisode
-from osgym_host.episodes.errors import EpisodeOver, ServiceError
+from osgym_host.episodes.errors import EpisodeOver
+from osgym_host.errors import ServiceError
 from osgym_host.guest_client import GuestRefused
 from osgym_host.replicas.manager import DEATH_NOTICE_S
 from osgym_host.runtimes import base

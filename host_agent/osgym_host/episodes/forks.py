@@ -18,14 +18,9 @@ from osgym_host.core.reasons import Reason
 from osgym_host.episodes.creator import EpisodeCreator
 from osgym_host.episodes.episode import HostEpisode
 from osgym_host.episodes.episode_state import SavedEpisode
-from osgym_host.episodes.errors import (
-    ServiceError,
-    already_done,
-    already_scored,
-    no_capacity,
-    shutting_down,
-)
+from osgym_host.episodes.errors import already_done, already_scored, no_capacity, shutting_down
 from osgym_host.episodes.journal import RequestMark
+from osgym_host.errors import ServiceError
 from osgym_host.guest_client import GuestRefused
 from osgym_host.replicas.brancher import LeaseHolder, ReplicaBrancher
 from osgym_host.replicas.manager import DEATH_NOTICE_S

@@ -11,8 +11,9 @@ from collections import OrderedDict
 from dataclasses import dataclass, field, replace
 
 from osgym_host.episodes.episode import HostEpisode
-from osgym_host.episodes.errors import ServiceError, bad_sequence
+from osgym_host.episodes.errors import bad_sequence
 from osgym_host.episodes.service import EpisodeService
+from osgym_host.errors import ServiceError
 from osgym_protocol.codes import ErrorCode
 from osgym_protocol.host_api import InterveneRequest, StepAnswer
 from osgym_protocol.records import Record

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 
 from osgym_host.core.states import ReplicaState
 from osgym_host.cpu_cost import charged_to_caller
-from osgym_host.episodes.errors import ServiceError
+from osgym_host.errors import ServiceError
 from osgym_host.guest_client import GuestError
 from osgym_host.replicas.manager import ReplicaManager
 from osgym_host.replicas.replica_set import ReplicaSet

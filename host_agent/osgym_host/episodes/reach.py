@@ -13,9 +13,10 @@ from collections.abc import Callable, Coroutine, Mapping
 from typing import Any, TypeVar
 
 from osgym_host.episodes.episode import HostEpisode
-from osgym_host.episodes.errors import EpisodeOver, ServiceError, already_scored
+from osgym_host.episodes.errors import EpisodeOver, already_scored
 from osgym_host.episodes.service import EpisodeService
 from osgym_host.episodes.tunnel import EpisodeTunnel
+from osgym_host.errors import ServiceError
 from osgym_host.guest_client import GuestClient, GuestRefused
 from osgym_host.guest_client.body import Body
 from osgym_protocol.codes import ErrorCode, GuestErrorCode

@@ -17,9 +17,9 @@ from osgym_host.core.reasons import Reason
 from osgym_host.episodes.create_request import read_task
 from osgym_host.episodes.creator import EpisodeCreator
 from osgym_host.episodes.episode import HostEpisode
-from osgym_host.episodes.errors import ServiceError
 from osgym_host.episodes.journal import RequestMark, UnfinishedEpisode
 from osgym_host.episodes.recorder import RecordedExtent, RecordMode
+from osgym_host.errors import ServiceError
 from osgym_host.log_subject import Named, about
 from osgym_host.replicas.brancher import LeaseHolder, ReplicaBrancher
 from osgym_host.replicas.pool_errors import PoolStopping, ReplicaNotMade

@@ -14,8 +14,8 @@ import sys
 import tempfile
 from pathlib import Path
 
-from osgym_host.episodes.errors import ServiceError
 from osgym_host.episodes.recorder import TrajectoryRecorder
+from osgym_host.errors import ServiceError
 from osgym_host.programs import end_program, start_program
 from osgym_protocol.codes import ErrorCode
 

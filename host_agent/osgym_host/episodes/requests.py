@@ -20,13 +20,14 @@ from typing import Any, TypeVar
 from osgym_host.core.fair_dict import FairDict
 from osgym_host.core.fair_queue import UNNAMED, ClientKey
 from osgym_host.core.reasons import Reason
+from osgym_host.core.request_sender import ANYBODY, RequestSender
 from osgym_host.episodes.checkpoints import Checkpoints
 from osgym_host.episodes.create_request import CreatedEpisode
 from osgym_host.episodes.creator import EpisodeCreator
 from osgym_host.episodes.episode import HostEpisode
-from osgym_host.episodes.errors import ServiceError
 from osgym_host.episodes.forks import EpisodeForks, fork_answer
 from osgym_host.episodes.journal import RequestMark
+from osgym_host.errors import ServiceError
 from osgym_protocol.codes import ErrorCode
 from osgym_protocol.host_api import CheckpointInfo, CheckpointRequest, CreateRequest, ForkAnswer, ForkRequest
 
@@ -34,22 +35,6 @@ KEEP = 4096
 REFUSE_CANCELLED_S = 600.0
 
 T = TypeVar("T")
-
-
-@dataclass(frozen=True, slots=True)
-class RequestSender:
-    """The sender of a request: the scope of its request id, and its share in the registry.
-
-    Attributes:
-        token: Short digest of a scoped token; empty for the host's own token, and where none is required.
-        peer: Address that the request comes from.
-    """
-
-    token: str = ""
-    peer: str = ""
-
-
-ANYBODY = RequestSender()
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,11 +17,12 @@ from typing import Any
 from osgym_host.core.reasons import Reason, consequence
 from osgym_host.episodes.create_request import EpisodeLimits
 from osgym_host.episodes.episode import HostEpisode, StepResult
-from osgym_host.episodes.errors import EpisodeOver, ServiceError, unknown_episode
+from osgym_host.episodes.errors import EpisodeOver, unknown_episode
 from osgym_host.episodes.evaluation import evaluate_episode, lost_by_policy, no_task, unscored_for_disk
 from osgym_host.episodes.journal import EpisodeJournal, JournalEntry, LostEpisode, RequestMark
 from osgym_host.episodes.metrics import EpisodeMetrics
 from osgym_host.episodes.recorder import TrajectoryRecorder
+from osgym_host.errors import ServiceError
 from osgym_host.replicas.events import EventLog
 from osgym_host.tracing import StepTracer, TracedStep
 from osgym_protocol.codes import ErrorCode

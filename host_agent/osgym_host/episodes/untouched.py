@@ -22,8 +22,8 @@ from typing import Any
 from osgym_host.core.reasons import Reason
 from osgym_host.episodes.creator import EpisodeCreator
 from osgym_host.episodes.episode import HostEpisode
-from osgym_host.episodes.errors import ServiceError
 from osgym_host.episodes.evaluation import no_task, unscorable
+from osgym_host.errors import ServiceError
 from osgym_host.guest_client import GuestError
 from osgym_host.runtimes import base
 from osgym_host.tasks.interface import BREAKABLE, Answer, Question, TaskError, ask

@@ -16,14 +16,14 @@ from dataclasses import dataclass, field
 from starlette.datastructures import Headers
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from osgym_host.api.errors import error_answer, is_osgym
-from osgym_host.api.scopes import needed_scope
-from osgym_host.api.tokens import ScopedToken, TokenFile
-from osgym_host.api.web_pages import LOCAL_NAMES, host_name, is_of_foreign_page, may_be_rebound
 from osgym_host.core.fair_queue import ClientKey
 from osgym_host.core.rate_limit import RateLimit
+from osgym_host.core.request_sender import RequestSender
 from osgym_host.core.wrong_tokens import WrongTokens
-from osgym_host.episodes.requests import RequestSender
+from osgym_host.http.errors import error_answer, is_osgym
+from osgym_host.http.scopes import needed_scope
+from osgym_host.http.tokens import ScopedToken, TokenFile
+from osgym_host.http.web_pages import LOCAL_NAMES, host_name, is_of_foreign_page, may_be_rebound
 from osgym_protocol.codes import MEANINGS, ErrorCode, TokenScope
 from osgym_protocol.host_api import CLIENT_HEADER
 from osgym_protocol.limits import MAX_ID_CHARS

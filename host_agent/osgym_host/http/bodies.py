@@ -6,7 +6,7 @@ import asyncio
 
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from osgym_host.api.errors import error_answer
+from osgym_host.http.errors import error_answer
 from osgym_protocol.codes import ErrorCode
 from osgym_protocol.limits import MAX_BODY_BYTES
 from osgym_protocol.observation import ErrorInfo

@@ -9,7 +9,7 @@ from importlib import resources
 from fastapi import APIRouter, Response
 from starlette.requests import Request
 
-from osgym_host.episodes.errors import ServiceError
+from osgym_host.errors import ServiceError
 from osgym_protocol.codes import ErrorCode
 
 PATH = "/ui"

@@ -12,8 +12,7 @@ from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
-from osgym_host.api.raw import ClientGone
-from osgym_host.episodes.errors import ServiceError
+from osgym_host.errors import ServiceError
 from osgym_protocol.codes import ErrorCode
 from osgym_protocol.observation import ErrorInfo
 
@@ -23,8 +22,6 @@ OSGYM_PATHS = frozenset(("/reset", "/step", "/shutdown", "/screenshot"))
 _BY_STATUS = {401: ErrorCode.UNAUTHORIZED, 403: ErrorCode.FORBIDDEN, 404: ErrorCode.NOT_FOUND}
 _RETRY_AFTER_S = {ErrorCode.DRAINING: 30}
 """When a refused client may ask here again; it had better ask another host at once."""
-CLIENT_CLOSED = 499
-"""Nobody reads it; it marks the access log."""
 
 
 def is_osgym(path: str) -> bool:
@@ -45,7 +42,6 @@ def install(app: FastAPI) -> None:
     app.add_exception_handler(ServiceError, _episode_error)
     app.add_exception_handler(RequestValidationError, _invalid)
     app.add_exception_handler(HTTPException, _http_error)
-    app.add_exception_handler(ClientGone, _gone)
     app.add_exception_handler(Exception, _internal)
 
 
@@ -83,10 +79,6 @@ async def _http_error(request: Request, error: Exception) -> Response:
     other = ErrorCode.BAD_REQUEST if error.status_code < 500 else ErrorCode.INTERNAL
     info = ErrorInfo(_BY_STATUS.get(error.status_code, other), str(error.detail))
     return JSONResponse(info.to_dict(), error.status_code, headers=dict(error.headers or {}))
-
-
-async def _gone(request: Request, error: Exception) -> Response:
-    return Response(status_code=CLIENT_CLOSED)
 
 
 async def _internal(request: Request, error: Exception) -> Response:
