@@ -1,4 +1,4 @@
-"""From the setting `runtime` to what is cloned and what runs it, by the registry of runtimes."""
+"""Image and runtime of the settings, and the clearing of leftovers, by the registry of runtimes."""
 
 from __future__ import annotations
 
@@ -24,19 +24,19 @@ def runtime_kind(name: str) -> RuntimeKind:
 
 
 def find_image(settings: Settings) -> ImageRef:
-    """Look up what the settings say is to be cloned.
+    """Return the image that the settings name.
 
     Raises:
-        ImageError: It is not in the store, or not what the settings want; the message says what to do.
+        ImageError: The store lacks it, or it does not fit the settings; the message says what to do.
     """
     return runtime_kind(settings.runtime).find_image(settings)
 
 
 def make_runtime(settings: Settings, image: ImageRef | None = None) -> Runtime:
-    """Make the runtime of the settings. Nothing is touched yet.
+    """Make the runtime of the settings. Nothing is touched before its `start`.
 
     Args:
-        image: What will mostly be cloned; None where the runtime is only to clear leftovers.
+        image: Image of most replicas; None where the runtime only clears leftovers.
 
     Raises:
         RuntimeUnsupported: The settings want a proxy that the runtime does not have.
@@ -52,7 +52,7 @@ def make_runtime(settings: Settings, image: ImageRef | None = None) -> Runtime:
 
 
 async def clear_leftovers(settings: Settings) -> StartReport:
-    """Remove what killed host agents of this instance left, whatever their runtime was.
+    """Remove leftovers of killed host agents of this instance, whatever their runtimes.
 
     Raises:
         DataDirBusy: A live host agent holds the directory.
@@ -69,7 +69,7 @@ async def clear_leftovers(settings: Settings) -> StartReport:
 
 
 async def clear_other_leftovers(settings: Settings) -> None:
-    """Remove what a killed host agent of this instance left that had another runtime than this one.
+    """Remove leftovers of a killed host agent of this instance that had another runtime.
 
     Raises:
         DataDirBusy: A live host agent holds the directory.
@@ -80,7 +80,7 @@ async def clear_other_leftovers(settings: Settings) -> None:
 
 
 def _runtimes_left(settings: Settings) -> list[str]:
-    """Return the runtimes that left something in the instance's folder."""
+    """Return the runtimes with leftovers in the instance's folder."""
     folder = settings.data_dir / "run" / settings.instance
     if not folder.is_dir():
         return []

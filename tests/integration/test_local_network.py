@@ -291,7 +291,7 @@ async def test_a_policys_end_ends_connections(
 ) -> None:
     """A connection that lasts passes the policy with every packet, not only when it is opened."""
     replica = await runtime.create(spec)
-    links = runtime._ways.links
+    links = runtime._egress.links
     assert links is not None
     name = f"world-{os.getpid()}"
     echo = (

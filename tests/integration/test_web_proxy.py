@@ -30,7 +30,7 @@ from osgym_host.runtimes.base import (
 )
 from osgym_host.runtimes.local.runtime import LocalRuntime
 from osgym_host.runtimes.web.client import ProxyFailed, ReplicaProxy
-from osgym_host.runtimes.web.door import MAX_CONNECTIONS
+from osgym_host.runtimes.web.listener import MAX_CONNECTIONS
 from osgym_host.runtimes.web.options import TEST_WORLD, ProxyOptions
 
 
@@ -153,7 +153,7 @@ async def test_a_replica_that_the_proxy_does_not_serve_is_not_made(
         raise ProxyFailed(f"{key} is not served")
 
     with monkeypatch.context() as patched:
-        patched.setattr(runtime._ways.proxy, "open", refuse)
+        patched.setattr(runtime._egress.proxy, "open", refuse)
         with pytest.raises(ReplicaCreateFailed, match="not served"):
             await runtime.create(spec)
     assert runtime.replicas() == []
@@ -319,7 +319,7 @@ async def test_a_greedy_replica_harms_itself_only(
     """A thousand connections, a head that never ends, one that is huge; meanwhile another one is served."""
     greedy, other = await runtime.create(spec), await runtime.create(replace(spec, replica_id="r2"))
     attack = asyncio.create_task(run_inside(greedy, MANY, timeout_s=60, most=MAX_CONNECTIONS))
-    proxy = runtime._ways.proxy
+    proxy = runtime._egress.proxy
     assert proxy is not None
     async with asyncio.timeout(20):
         while (await proxy.connections()).get("r1", 0) < MAX_CONNECTIONS:
@@ -347,7 +347,7 @@ async def test_a_replicas_end_ends_its_connections(
     """
     assert await run_inside(replica, code) == "hello"
     assert internet.echoes == 1
-    proxy = runtime._ways.proxy
+    proxy = runtime._egress.proxy
     assert proxy is not None and (await proxy.connections())["r1"] == 1
     await runtime.destroy(replica)
     await until(lambda: internet.echoes == 0, "the site's end of the tunnel is open")
@@ -357,7 +357,7 @@ async def test_a_replicas_end_ends_its_connections(
 async def test_a_killed_proxy_is_started_again(runtime: LocalRuntime, spec: ReplicaSpec) -> None:
     """Replicas that were there before have it again; as root's, its process has no rights of root."""
     replica = await runtime.create(spec)
-    proxy = runtime._ways.proxy
+    proxy = runtime._egress.proxy
     assert proxy is not None
     first = proxy.pid
     status = Path(f"/proc/{first}/status").read_text()

@@ -1,1 +1,1 @@
-"""How a replica runs: `base` is the contract, each sub-package one runtime that keeps it."""
+"""Runtimes: `base` is the contract, each sub-package one runtime that keeps it."""

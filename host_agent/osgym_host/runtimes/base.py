@@ -1,4 +1,4 @@
-"""The contract between the managers of replicas and whatever runs them.
+"""Contract between the managers of replicas and a runtime.
 
 A runtime turns a golden image into running replicas and takes them away again without a trace. It
 knows nothing of episodes, leases or HTTP. All methods are coroutines, are safe to call concurrently
@@ -81,7 +81,8 @@ __all__ = [
 ]
 
 HOSTNAME = "desktop"
-"""Inside every replica, so that no prompt or title on a screen tells two apart; outside they have ids."""
+"""Host name inside every replica, so that no prompt or title on a screen tells two apart; outside they have
+ids."""
 
 _BRANCH_REMEDY = "Use the runtime qemu."
 
@@ -92,12 +93,12 @@ class Replica(ABC):
     A runtime derives its own and must say where the guest agent listens.
 
     Attributes:
-        destroying: Its end, when it comes, is its runtime's doing.
-        removed: Nothing of it is left.
+        destroying: True once its runtime has begun to destroy it.
+        removed: True once nothing of it is left.
     """
 
     def __init__(self, spec: ReplicaSpec) -> None:
-        """Make it on the event loop that its runtime lives on."""
+        """Make it on the event loop of its runtime."""
         self._spec = spec
         self.destroying = False
         self.removed = False
@@ -105,17 +106,14 @@ class Replica(ABC):
 
     @property
     def spec(self) -> ReplicaSpec:
-        """Spec it was created from."""
         return self._spec
 
     @property
     def replica_id(self) -> str:
-        """Id given in the spec."""
         return self._spec.replica_id
 
     @property
     def generation(self) -> int:
-        """Generation given in the spec."""
         return self._spec.generation
 
     @property
@@ -139,9 +137,11 @@ class Replica(ABC):
         return 0
 
     def agent_pid(self) -> int:
-        """Return the host PID of the process that its guest agent runs in, 0 when that is not known.
+        """Return the host PID of the process that its guest agent runs in, 0 when unknown.
 
-        By what it waits for, a slow guest agent is told from a frozen one. May block for milliseconds.
+                The scheduler's counters of that process tell a slow guest agent from a frozen one. May block
+        for
+                milliseconds.
         """
         return self.pid
 
@@ -159,7 +159,7 @@ class Replica(ABC):
         return await asyncio.shield(self._dead)
 
     def mark_dead(self, info: ExitInfo) -> None:
-        """Note how it ended, for its runtime, when no process of it is left. The first call counts."""
+        """Record its end, once no process of it is left. Only the first call counts."""
         if not self._dead.done():
             self._dead.set_result(info)
 
@@ -275,50 +275,51 @@ class Runtime(ABC):
     # Trust in what a guest agent answers: runtimes that cannot see into a replica keep these answers --------
 
     async def witness(self, replica: Replica) -> None:  # noqa: B027 (not abstract)
-        """Note what its guest agent is, before anybody has used the replica.
+        """Record the identity of the guest agent before anybody has used the replica.
 
         Raises:
             ReplicaNotFound: It was destroyed.
         """
 
     async def attest(self, replica: Replica, sockets: Sequence[int]) -> bool:
-        """Check that its guest agent is still what `witness` noted, as far as can be seen from outside.
+        """Compare the guest agent with its recorded identity, as far as that is visible from outside.
 
         Returns:
             True if the check is conclusive: no program of the desktop can reach the agent, so that it cannot
             have changed anything that the check does not see either.
 
         Args:
-            sockets: Inodes of our ends of the connections to it.
+            sockets: Inodes of the host's ends of the connections to it.
 
         Raises:
             GuestTampered: It was replaced or changed.
             ReplicaNotFound: It was destroyed.
-            RuntimeFault: It cannot be looked at.
+            RuntimeFault: The check could not be made.
         """
         return False
 
     async def freeze_disk(self, replica: Replica) -> FrozenDisk | None:
-        """Return its disk as it is now; it goes on. None where files have to be asked of the guest agent.
+        """Return the replica's disk as it is now; the replica goes on. None where only the guest agent can
+        read files.
 
         Raises:
             ReplicaNotFound: It was destroyed.
-            RuntimeFault: It could not be done; the replica is as it was.
+            RuntimeFault: The disk could not be frozen; the replica is unchanged.
         """
         return None
 
     # Branching: runtimes without it keep these answers -------------------------------------------
 
     def why_no_templates(self) -> str | None:
-        """Say why no branch point can be taken of a replica that only a set-up has used; None: it can."""
+        """Return the reason why a replica that only a set-up has used cannot branch; None: it can."""
         return None if self.capabilities().branching else "this runtime does not branch"
 
     def why_no_warm_clones(self) -> str | None:
-        """Say why replicas cannot be cloned of one that nobody has used; None: they can."""
+        """Return the reason why a replica that nobody has used cannot be cloned; None: it can."""
         return f"those of {self.name} are clones of one that has booted"
 
     async def branch(self, replica: Replica, *, keep: bool = False) -> BranchPoint:
-        """Take the replica's disk and RAM as they are now; it goes on after a pause of milliseconds.
+        """Save the replica's disk and RAM as a branch point; it goes on after a pause of milliseconds.
 
         `create` with this `origin` makes children, any number of them, until the point is released;
         live children do not need it any more.
@@ -334,11 +335,11 @@ class Runtime(ABC):
         raise RuntimeUnsupported(f"the runtime {self.name} cannot branch a replica", remedy=_BRANCH_REMEDY)
 
     async def release_point(self, point: BranchPoint) -> None:
-        """Let go of a point and remove its files, kept ones too. Idempotent."""
+        """Release a point and remove its files, kept ones too. Idempotent."""
         raise RuntimeUnsupported(f"the runtime {self.name} has no branch points", remedy=_BRANCH_REMEDY)
 
     async def export_point(self, point: BranchPoint, target: Path) -> None:
-        """Write a kept point as one file that `import_point` of another host takes.
+        """Write a kept point to one file for `import_point` of another host.
 
         Raises:
             PointNotFound: It is gone, or not a kept one.
@@ -346,10 +347,10 @@ class Runtime(ABC):
         raise RuntimeUnsupported(f"the runtime {self.name} has no branch points", remedy=_BRANCH_REMEDY)
 
     async def import_point(self, source: Path) -> BranchPoint:
-        """Take in a kept point of another host; the file is hostile input.
+        """Read a kept point of another host; the file is hostile input.
 
         Raises:
-            PointFailed: It is broken, or of another golden snapshot than this host's; says which.
+            PointFailed: The file is broken, or of another golden snapshot than this host's.
         """
         raise RuntimeUnsupported(f"the runtime {self.name} has no branch points", remedy=_BRANCH_REMEDY)
 

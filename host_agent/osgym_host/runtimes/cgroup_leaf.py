@@ -1,4 +1,4 @@
-"""Making room in a delegated control group of version 2: the host agent moves into a leaf of it.
+"""Move of the host agent into a leaf of its delegated control group of version 2.
 
 Version 2 lets no group that has processes pass controllers on ("no internal processes", cgroups(7)). A
 service that systemd delegates (`Delegate=yes`) starts in the very group whose children it wants to cap.
@@ -13,15 +13,15 @@ from pathlib import Path
 from osgym_host.runtimes.processes import stat_fields
 
 LEAF = "agent"
-"""Where the host agent and its helpers live then, beside the groups of the replicas."""
+"""Name of the group of the host agent and its helpers, beside the groups of the replicas."""
 _TRIES = 10
 
 
 def move_to_leaf(own: Path, wanted: frozenset[str]) -> None:
-    """Move all processes of our group one group below, after which it can pass controllers on.
+    """Move all processes of this group one group below, so that it can delegate controllers.
 
-    Nothing is moved unless all of them are ours and one of the wanted controllers is there; what cannot be
-    moved stays, and then nothing is capped.
+    Nothing is moved unless all of them descend from this process and a wanted controller exists. A process
+    that cannot be moved stays, and then nothing is capped.
     """
     with contextlib.suppress(OSError):
         pids = _pids_of(own)

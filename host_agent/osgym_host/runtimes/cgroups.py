@@ -24,12 +24,12 @@ _CONTROLLERS = ("memory", "cpu", "pids")
 _SESSION_CONTROLLERS = ("memory", "pids")
 """Controllers with separate caps for the session."""
 SESSION, HARNESS = "session", "harness"
-"""Names of the child groups of a replica's: one for the session, and (version 2) one for the harness."""
+"""Names of child groups of a replica's group: one for the session and, in version 2, one for the harness."""
 
 
 @dataclass(frozen=True, slots=True)
 class Hierarchy:
-    """One mounted hierarchy and the group of this process in it."""
+    """Mounted hierarchy, with the group of this process in it."""
 
     version: int
     mount: Path
@@ -69,18 +69,17 @@ def parse_hierarchies(mountinfo: str, own_groups: str) -> list[Hierarchy]:
 
 
 def _below(mount: Path, root: str, own: str) -> Path:
-    """Path of the group `own` in a mount whose top is the group `root`."""
+    """Return the path of the group `own` in a mount whose top is the group `root`."""
     relative = os.path.relpath(own, root)
     return mount if relative == "." or relative.startswith("..") else mount / relative
 
 
 class CgroupTree:
-    """The instance's group in every hierarchy where one can be made."""
+    """Group of the instance in every hierarchy where one can be made."""
 
     def __init__(
         self, name: str, folders: Mapping[str, Path], version: Mapping[str, int], notes: tuple[str, ...]
     ) -> None:
-        """Use `open_tree`."""
         self._name = name
         self._folders = dict(folders)
         self._version = dict(version)
@@ -88,12 +87,12 @@ class CgroupTree:
 
     @property
     def folders(self) -> list[Path]:
-        """The instance's groups, one per hierarchy."""
+        """Groups of the instance, one per hierarchy."""
         return sorted(set(self._folders.values()))
 
     @property
     def enforces(self) -> frozenset[str]:
-        """Which of memory, cpu and pids are capped."""
+        """Enforced caps among memory, cpu and pids."""
         return frozenset(self._folders) & frozenset(_CONTROLLERS)
 
     def make(self, name: str, caps: Caps, session: Caps | None = None) -> CgroupGroup:
@@ -140,7 +139,7 @@ class CgroupTree:
         return CgroupGroup(folders, self._version, session=below if session else None, processes=harness)
 
     def leftovers(self) -> Iterator[tuple[str, CgroupGroup]]:
-        """Groups of replicas that are there although this object did not make them."""
+        """Return groups of replicas that this object did not make."""
         names = {
             child.name
             for folder in set(self._folders.values())
@@ -154,12 +153,12 @@ class CgroupTree:
             yield name, CgroupGroup(folders, self._version)
 
     def reap_elsewhere(self, folders: list[Path]) -> int:
-        """Clear the groups that a predecessor had below another group of the host; blocking.
+        """Remove the groups that a predecessor had below another group of the host; blocking.
 
         Only folders named like this instance's are touched, whatever the list says.
 
         Returns:
-            How many processes were killed.
+            Number of killed processes.
 
         Raises:
             OSError: A group could not be removed.
@@ -185,7 +184,7 @@ class CgroupTree:
 
 
 def group_of(pid: int, part: str) -> CgroupGroup | None:
-    """Return the groups of a process that somebody else made for it alone, such as a container's.
+    """Return the groups of a process that others made for it alone, such as a container's.
 
     Args:
         part: What the groups' own names contain (the container's id). Others that the process is in,
@@ -218,15 +217,15 @@ def group_of(pid: int, part: str) -> CgroupGroup | None:
 
 
 def instance_group_name(run_dir: Path) -> str:
-    """Name of an instance's group; two data directories never share one."""
+    """Return the name of an instance's group, different for every data directory."""
     digest = hashlib.sha256(os.fsencode(run_dir.resolve())).hexdigest()[:8]
     return f"osgym-{run_dir.name}-{digest}"
 
 
 def open_tree(name: str, hierarchies: list[Hierarchy] | None = None) -> CgroupTree:
-    """Make (or find) the group `name` wherever this process may.
+    """Open the group `name` in every hierarchy where this process may make one.
 
-    Never fails: what cannot be made is missing from `enforces` and explained in `notes`.
+    Never fails: a missing cap is absent from `enforces` and explained in `notes`.
     """
     if hierarchies is None:
         hierarchies = parse_hierarchies(
@@ -263,7 +262,7 @@ def _open_v1(hierarchy: Hierarchy, name: str) -> dict[str, Path]:
 
 
 def _open_v2(hierarchy: Hierarchy, name: str) -> dict[str, Path]:
-    """Make the group below our own, else (as root) at the top, where processes may stay beside it."""
+    """Make the group below this process's own, else (as root) at the top, beside any processes."""
     error = OSError(errno.ENOENT, os.strerror(errno.ENOENT))
     best: dict[str, Path] | None = None
     own = hierarchy.own.parent if hierarchy.own.name == LEAF else hierarchy.own
@@ -293,7 +292,7 @@ def _open_v2(hierarchy: Hierarchy, name: str) -> dict[str, Path]:
 
 
 def _enable(folder: Path, controllers: Sequence[str]) -> frozenset[str]:
-    """Pass controllers on to the groups below; return those that are passed on."""
+    """Delegate controllers to child groups; return those that were delegated."""
     with contextlib.suppress(OSError):
         available = (folder / "cgroup.controllers").read_text().split()
         enabled = (folder / "cgroup.subtree_control").read_text().split()

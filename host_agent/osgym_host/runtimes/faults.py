@@ -1,4 +1,4 @@
-"""What a runtime raises; which call raises what is said in `osgym_host.runtimes.base`."""
+"""Errors of runtimes; `osgym_host.runtimes.base` says which call raises which."""
 
 from __future__ import annotations
 
@@ -6,64 +6,61 @@ from osgym_host.errors import OsgymHostError
 
 
 class RuntimeFault(OsgymHostError):
-    """Base of what a runtime raises."""
+    """Base of all errors of runtimes."""
 
     def __init__(self, message: str, *, replica_id: str | None = None, log_tail: str = "") -> None:
-        """Keep the fields beside the message."""
         super().__init__(message)
         self.replica_id = replica_id
         self.log_tail = log_tail
 
 
 class RuntimeUnsupported(RuntimeFault):
-    """This host cannot run this runtime (or this policy); `remedy` says how it could."""
+    """Lack of something on this host or in this runtime; `remedy` says what to do."""
 
     def __init__(self, message: str, *, remedy: str = "", replica_id: str | None = None) -> None:
-        """Keep the remedy beside the message."""
         super().__init__(f"{message} {remedy}".strip(), replica_id=replica_id)
         self.remedy = remedy
 
 
 class RuntimeNotRunning(RuntimeFault):
-    """`start` was not called, `stop` was, or the runtime's supervisor is dead."""
+    """Call before `start`, after `stop`, or after the death of the runtime's supervisor."""
 
 
 class ReplicaCreateFailed(RuntimeFault):
-    """The replica could not be started; nothing of it is left. `step` is where it failed."""
+    """Failure to start a replica; nothing of it is left. `step` says where it failed."""
 
     def __init__(self, message: str, *, step: str, replica_id: str | None = None, log_tail: str = "") -> None:
-        """Keep the failed step beside the message."""
         super().__init__(message, replica_id=replica_id, log_tail=log_tail)
         self.step = step
 
 
 class ReplicaExists(RuntimeFault):
-    """A live replica has this id already."""
+    """Conflict: a live replica has this id already."""
 
 
 class ReplicaNotFound(RuntimeFault):
-    """No such replica, or another generation of it."""
+    """Absence of a replica, or another generation in its place."""
 
 
 class ReplicaDestroyFailed(RuntimeFault):
-    """Something of the replica is left (a process that cannot die, files that cannot go)."""
+    """Failure to remove all of a replica, such as a process that does not die."""
 
 
 class PointFailed(RuntimeFault):
-    """A branch point could not be taken, written or read; nothing of it is left."""
+    """Failure to take, write or read a branch point; nothing of it is left."""
 
 
 class PointNotFound(RuntimeFault):
-    """There is no such branch point (any more)."""
+    """Absence of a branch point."""
 
 
 class DataDirBusy(RuntimeFault):
-    """Another live host agent uses this instance's directory."""
+    """Conflict: another live host agent uses this instance's directory."""
 
 
 class GuestTampered(RuntimeFault):
-    """A replica's guest agent is not what it was: what it answers says nothing. The message says in what."""
+    """Change of a replica's guest agent, whose answers are worthless now. The message says in what."""
 
 
 class GuestRestarted(GuestTampered):
-    """The guest agent, which no program of the desktop can reach, crashed and was started again."""
+    """Crash and restart of a guest agent that no program of the desktop can reach."""

@@ -1,4 +1,4 @@
-"""The lock that makes a folder of run state belong to one host agent at a time."""
+"""Lock by which a folder of run state belongs to one host agent at a time."""
 
 from __future__ import annotations
 
@@ -10,15 +10,14 @@ from osgym_host.runtimes.base import DataDirBusy
 
 
 class FolderLock:
-    """`<folder>/agent.lock`: held as long as the process lives, whatever its runtime."""
+    """Lock on `<folder>/agent.lock`, held as long as the process lives."""
 
     def __init__(self, folder: Path) -> None:
-        """Nothing is touched before `acquire`."""
         self._folder = folder
         self._fd: int | None = None
 
     def acquire(self) -> None:
-        """Take the folder, which exists.
+        """Take the lock; the folder must exist.
 
         Raises:
             DataDirBusy: Another live host agent has it.
@@ -32,7 +31,7 @@ class FolderLock:
         self._fd = fd
 
     def release(self) -> None:
-        """Let go of the folder. Idempotent."""
+        """Release the lock. Idempotent."""
         if self._fd is not None:
             os.close(self._fd)
             self._fd = None

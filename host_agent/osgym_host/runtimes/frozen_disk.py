@@ -1,4 +1,4 @@
-"""A replica's disk as it stood at one moment, for who reads it from outside."""
+"""Disk of a replica as it was at one moment, for readers outside."""
 
 from __future__ import annotations
 
@@ -20,6 +20,6 @@ class DiskLayer:
 
 @dataclass(frozen=True, slots=True)
 class FrozenDisk:
-    """Layers that nobody writes to any more, from the bottom up; they live as long as the replica."""
+    """Layers of a disk, from the bottom up, to which nobody writes; they exist as long as the replica."""
 
     layers: tuple[DiskLayer, ...]

@@ -1,4 +1,4 @@
-"""Disk space that no folder shows: files that were deleted and that a process still holds. Blocking.
+"""Disk space of deleted files that a process still holds open. Blocking.
 
 A file without a name lives on in open descriptors, in mappings, in mounts of it, and in descriptors that
 were sent over a unix socket and not received. `/proc` shows the first three, with their blocks, and of the
@@ -21,7 +21,7 @@ from osgym_host.core.disk_pressure import INODE_BYTES
 from osgym_host.runtimes import process_tables
 
 SCAN_S = 2.0
-"""A replica with more descriptors and mappings than can be looked at in this time is measured in part."""
+"""Time limit of a scan; a replica with more descriptors and mappings is measured in part."""
 _MAX_TABLE_BYTES = 8 << 20
 _DELETED = b" (deleted)"
 _IN_FLIGHT = b"scm_fds:"
@@ -30,12 +30,12 @@ _BLOCK = 512
 
 @dataclass(slots=True)
 class HeldFiles:
-    """What the processes of a replica hold.
+    """Deleted files and descriptors that the processes of a replica hold.
 
     Attributes:
-        deleted_bytes: Blocks of files without a name.
-        fds_in_flight: Descriptors that were sent and not received.
-        written_bytes: What live processes have written to files, less what they truncated; None where
+        deleted_bytes: Size of the blocks of files without a name.
+        fds_in_flight: Number of descriptors that were sent and not received.
+        written_bytes: Amount that live processes have written to files, less what they truncated; None where
             the kernel does not count it.
     """
 
@@ -45,7 +45,7 @@ class HeldFiles:
     _seen: set[tuple[int, int]] = field(default_factory=set)
 
     def is_new(self, found: os.stat_result) -> bool:
-        """Return whether something is seen for the first time."""
+        """Return whether a file is seen for the first time."""
         key = found.st_dev, found.st_ino
         new = key not in self._seen
         self._seen.add(key)
@@ -59,7 +59,7 @@ class HeldFiles:
 
 
 def held_files(pids: Collection[int], devices: Collection[int], *, scan_s: float = SCAN_S) -> HeldFiles:
-    """Look at what processes hold.
+    """Scan processes for deleted files.
 
     Args:
         devices: `st_dev` of what counts as disk: of the replica's root as it sees it, and of the file system
@@ -80,7 +80,7 @@ def held_files(pids: Collection[int], devices: Collection[int], *, scan_s: float
 
 
 def devices_of(*paths: str) -> set[int]:
-    """Return the devices that paths lie on; those that are gone count nothing."""
+    """Return the devices of paths; absent paths are ignored."""
     found = set()
     for path in paths:
         try:
@@ -171,7 +171,7 @@ def _names(folder: str) -> list[str]:
 
 
 def _lines(path: str) -> Iterator[bytes]:
-    """Yield the lines of a file of `/proc`, as far as is bearable; none when the process is gone."""
+    """Yield the lines of a file of `/proc`, up to a bound; none when the process is gone."""
     try:
         with open(path, "rb") as file:
             yield from file.read(_MAX_TABLE_BYTES).splitlines()

@@ -1,4 +1,4 @@
-"""The instance's control groups over the life of several host agents. Blocking.
+"""Control groups of an instance over the life of several host agents. Blocking.
 
 The next host agent may live in another group of the host, below which it makes its own (another login,
 another service). What a former one had elsewhere is written down in `cgroups.json`. Groups of virtual
@@ -18,7 +18,7 @@ RECORD = "cgroups.json"
 
 
 def open_groups(folder: Path) -> CgroupTree:
-    """Make or find the groups of the instance with this run folder, and write down where they are."""
+    """Open the groups of the instance with this run folder, and record their places."""
     tree = cgroups.open_tree(cgroups.instance_group_name(folder))
     known = recorded_groups(folder)
     record_groups(folder, [*tree.folders, *(path for path in known if path not in tree.folders)])
@@ -26,7 +26,7 @@ def open_groups(folder: Path) -> CgroupTree:
 
 
 def close_groups(folder: Path, tree: CgroupTree) -> None:
-    """Remove the instance's groups, former ones too, once nothing lives in them.
+    """Remove the groups of the instance, former ones too, once no process lives in them.
 
     Raises:
         OSError: Something still runs in one.
@@ -45,12 +45,12 @@ def close_groups(folder: Path, tree: CgroupTree) -> None:
 
 
 def record_groups(folder: Path, paths: list[Path]) -> None:
-    """Write down where the instance with this run folder has its groups."""
+    """Record the places of the instance's groups."""
     (folder / RECORD).write_text(json.dumps([str(path) for path in paths]))
 
 
 def recorded_groups(folder: Path) -> list[Path]:
-    """Return where the instance's groups were, also those of previous host agents."""
+    """Return the places of the instance's groups, those of previous host agents included."""
     try:
         found = json.loads((folder / RECORD).read_text())
     except (OSError, ValueError):

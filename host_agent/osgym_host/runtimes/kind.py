@@ -1,4 +1,6 @@
-"""What the rest of the host agent needs to know of a kind of runtime; each package has one as `KIND`."""
+"""Kind of a runtime: makes the runtime and its image from settings. Entry points of `osgym.runtimes` name
+one.
+"""
 
 from __future__ import annotations
 
@@ -14,12 +16,12 @@ from osgym_host.settings import RuntimeSettings, Settings
 
 @dataclass(frozen=True, slots=True)
 class ImageRef:
-    """What the service says about its golden image.
+    """Golden image of a service, with its presentation.
 
     Attributes:
-        flavor: Its name for people: a flavor, or `<disk>@<snapshot>`.
-        screen: Size of its desktops, where that is fixed.
-        warm_apps: What runs in each clone of it already, as in the setting of that name.
+        flavor: Name for people: a flavor, or `<disk>@<snapshot>`.
+        screen: Size of its desktops; None where the settings decide.
+        warm_apps: Programs that run in each clone already, as in the setting of that name.
     """
 
     image: ImageLike
@@ -41,26 +43,26 @@ class RuntimeKind(ABC):
 
     @abstractmethod
     def find_image(self, settings: Settings) -> ImageRef:
-        """Look up what the settings say is to be cloned.
+        """Return the image that the settings name.
 
         Raises:
-            ImageError: It is not in the store, or not what the settings want; the message says what to do.
+            ImageError: The store lacks it, or it does not fit the settings; the message says what to do.
         """
 
     @abstractmethod
     def make(self, settings: Settings, image: ImageRef | None) -> Runtime:
-        """Make the runtime of the settings. Nothing is touched yet.
+        """Make the runtime of the settings. Nothing is touched before its `start`.
 
         Args:
-            image: What will mostly be cloned; None where the runtime is only to clear leftovers.
+            image: Image of most replicas; None where the runtime only clears leftovers.
         """
 
     def has_leftovers(self, run_folder: Path) -> bool:
-        """Say whether a killed host agent with this runtime left something in the instance's folder."""
+        """Return whether a killed host agent with this runtime left anything in the instance's folder."""
         return False
 
     def replica_ram_mib(self, settings: Settings, image: ImageRef) -> int:
-        """Return the memory cap of one replica."""
+        """Return the memory cap of one replica in MiB."""
         return settings.replica_ram_mib
 
     def checks(self) -> Checks:
@@ -72,7 +74,7 @@ class RuntimeKind(ABC):
         return ()
 
     async def check_image(self, settings: Settings, image: ImageRef) -> None:
-        """Find out whether this host can run the image.
+        """Check that this host can run the image.
 
         Raises:
             RuntimeUnsupported: The host cannot run it; the message says why and what to do.

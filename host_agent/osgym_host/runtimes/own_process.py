@@ -1,4 +1,4 @@
-"""A process of the host agent's own, and the host agent's side of the talk with it (see `packets`)."""
+"""Process that the host agent starts for itself, and its channel (see `packets`)."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _BUFFER_BYTES = 1 << 20
 
 
 class ChannelClosed(ConnectionError):
-    """The process is gone, or we closed our end."""
+    """End of a channel: the process is gone, or this end was closed."""
 
 
 def start_process(
@@ -26,10 +26,10 @@ def start_process(
     """Start `python -I -m MODULE FD ARGS…`; FD is its end of a socket pair. Blocks for milliseconds.
 
     Args:
-        fds: Other descriptors that it gets, under their numbers.
+        fds: Further descriptors that the process inherits, under their numbers.
 
     Returns:
-        The process, and our end, which does not block.
+        The process, and this end of the channel, which does not block.
 
     Raises:
         OSError: It cannot be started.
@@ -56,17 +56,17 @@ def start_process(
 
 
 class Channel:
-    """Our end: requests, each with its answer, and events, which come unasked.
+    """This end of a channel: requests with their answers, and events that come unasked.
 
     Attributes:
-        lost: Done when the other side is gone, or after `close`.
+        lost: Future that is done when the other side is gone, or after `close`.
     """
 
     def __init__(self, sock: socket.socket, on_event: Callable[[dict[str, Any]], None]) -> None:
-        """Listen from now on, within a running loop.
+        """Receive from now on, within a running loop.
 
         Args:
-            sock: Does not block; ours to close.
+            sock: Socket that does not block; the channel closes it.
             on_event: Called with each message that is no answer.
         """
         self._sock = sock
@@ -80,7 +80,7 @@ class Channel:
         self._loop.add_reader(sock.fileno(), self._readable)
 
     async def request(self, fields: dict[str, Any], fds: Sequence[int] = (), *, timeout_s: float) -> Packet:
-        """Send a request and wait for its answer. The caller closes the descriptors of the answer.
+        """Send a request and return its answer. The caller closes the descriptors of the answer.
 
         Raises:
             ChannelClosed: The other side is gone.
@@ -103,7 +103,7 @@ class Channel:
             self._waiting.pop(number, None)
 
     async def send(self, message: dict[str, Any], fds: Sequence[int] = ()) -> None:
-        """Send a message to which no answer is awaited. The caller sees to a deadline.
+        """Send a message that has no answer. The caller sets a deadline.
 
         Raises:
             ChannelClosed: The other side is gone.
@@ -130,7 +130,7 @@ class Channel:
                 self._loop.remove_writer(self._sock.fileno())
 
     def close(self) -> None:
-        """Close our end, which is the request to end; whoever waits for an answer hears so. Idempotent."""
+        """Close this end, which asks the process to end. Pending requests fail. Idempotent."""
         if self.lost.done():
             return
         self._loop.remove_reader(self._sock.fileno())

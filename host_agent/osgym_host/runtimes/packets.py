@@ -40,7 +40,7 @@ def receive(sock: socket.socket) -> Packet | None:
 
 
 def receive_all(sock: socket.socket) -> tuple[list[Packet], bool]:
-    """Receive what is there, of a socket that does not block; and whether the other side is still there."""
+    """Receive all pending messages of a socket that does not block, and whether the other side is open."""
     packets: list[Packet] = []
     while True:
         try:

@@ -1,4 +1,4 @@
-"""Which threads of a process have descriptors of their own. Blocking."""
+"""Threads of a process with descriptor tables of their own. Blocking."""
 
 # ruff: noqa: PTH208 -- paths of /proc as text
 
@@ -14,7 +14,7 @@ _libc = ctypes.CDLL(None, use_errno=True)
 
 
 def tasks_with_own_files(pid: int) -> list[int]:
-    """Return the threads of a process whose tables of descriptors are different ones, its first thread first.
+    """Return the threads of a process that have different descriptor tables, the first thread first.
 
     Threads share one table unless one of them unshared it (`CLONE_FILES`). Where the kernel does not say
     (`kcmp`), every thread is returned.

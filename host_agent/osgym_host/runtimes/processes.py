@@ -1,4 +1,4 @@
-"""Processes of this host as `/proc` shows them: who one is for sure, and what it uses. Blocking."""
+"""Processes of this host as `/proc` shows them: their identity and their usage. Blocking."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _PR_SET_THP_DISABLE = 41
 
 @dataclass(frozen=True, slots=True)
 class ProcessIdentity:
-    """A process for sure: its PID and when it started."""
+    """Identity of a process: PID and start time."""
 
     pid: int
     start_ticks: int
@@ -29,7 +29,7 @@ class ProcessIdentity:
         return None if ticks is None else ProcessIdentity(pid, ticks)
 
     def open(self) -> int | None:
-        """Return a pidfd of this very process, None when it is gone. The caller closes it."""
+        """Return a pidfd of the process, None when it is gone. The caller closes it."""
         try:
             pidfd = os.pidfd_open(self.pid)
         except OSError:
@@ -41,10 +41,10 @@ class ProcessIdentity:
         return None
 
     def kill(self, timeout_s: float = 5.0) -> bool:
-        """Kill it and wait for its end; return whether it was there.
+        """Kill the process and wait for its end; return whether it was there.
 
         Raises:
-            PermissionError: It is another user's.
+            PermissionError: It belongs to another user.
         """
         pidfd = self.open()
         if pidfd is None:
@@ -70,7 +70,7 @@ def stat_fields(pid: int | str) -> list[str]:
 
 
 def start_time_ticks(pid: int) -> int | None:
-    """When a process started, in clock ticks since boot: with the PID its identity. None if gone."""
+    """Return the start time of a process in clock ticks since boot; None when it is gone."""
     try:
         return int(stat_fields(pid)[19])
     except (OSError, IndexError):
@@ -78,7 +78,7 @@ def start_time_ticks(pid: int) -> int | None:
 
 
 def process_state(pid: int) -> str:
-    """Return the letter that tells what a process does (proc(5): R, S, D, T, …), empty when it is gone."""
+    """Return the letter of a process's state (proc(5): R, S, D, T, …), empty when it is gone."""
     try:
         return stat_fields(pid)[0]
     except (OSError, IndexError):
@@ -86,9 +86,10 @@ def process_state(pid: int) -> str:
 
 
 def cpu_waits_s(pid: int) -> dict[int, float]:
-    """Return for each thread of a process how long it was ready to run and did not get a processor.
+    """Return for each thread of a process the time in seconds that it waited for a processor.
 
-    Since it began; from `schedstat`, 10 µs a thread. Empty when it is gone or the kernel does not tell.
+    Counted since the thread began, from `schedstat`; reading takes 10 µs for each thread. Empty when the
+    process is gone or the kernel does not count it.
     """
     waits: dict[int, float] = {}
     with contextlib.suppress(OSError):
@@ -99,7 +100,7 @@ def cpu_waits_s(pid: int) -> dict[int, float]:
 
 
 def processes_of(init_pid: int) -> set[int]:
-    """PIDs of a process and all its descendants; for a PID namespace's first, that is everybody."""
+    """Return the PIDs of a process and all its descendants."""
     children: dict[int, list[int]] = {}
     for entry in Path("/proc").iterdir():
         if not entry.name.isdigit():
@@ -137,7 +138,7 @@ def pss_mib(pids: Iterable[int]) -> float:
 
 
 def cpu_s(pids: Iterable[int]) -> float:
-    """Return the CPU time of processes and of their children that were waited for."""
+    """Return the CPU time of processes and of their reaped children, in seconds."""
     ticks = 0
     for pid in pids:
         try:
@@ -149,7 +150,9 @@ def cpu_s(pids: Iterable[int]) -> float:
 
 
 def disk_io_mib(pids: Iterable[int]) -> float | None:
-    """Return how much processes and their reaped children read from and wrote to disks; None if forbidden."""
+    """Return the MiB that processes and their reaped children read from and wrote to disks; None if
+    forbidden.
+    """
     total = 0
     for pid in pids:
         try:
@@ -175,14 +178,14 @@ def host_reclaims() -> int:
 
 
 def host_io_stalled_s() -> float:
-    """Return the total time in which some process of this host waited for a disk; 0 without PSI counters."""
+    """Return the seconds in which some process of this host waited for a disk; 0 without PSI counters."""
     with contextlib.suppress(OSError, ValueError, IndexError):
         return int(Path("/proc/pressure/io").read_text().split("total=")[1].split()[0]) / 1e6
     return 0.0
 
 
 def switch_huge_pages_off() -> None:
-    """Switch transparent huge pages off for this process and what it starts from now on.
+    """Switch transparent huge pages off for this process and its future children.
 
     QEMU asks for them for its cache of translated code, which makes 2 MB of each small piece that is
     used (measured: 20 MB more for an idle clone). The host agent itself has no use for them.

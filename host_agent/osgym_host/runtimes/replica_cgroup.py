@@ -1,4 +1,4 @@
-"""The control groups of one replica, one per hierarchy: caps, usage, and whose memory ran out at its end.
+"""Control groups of one replica, one per hierarchy: caps, usage, and the cause of memory ends.
 
 The session, which is all that the desktop's user starts, may have child groups with smaller caps. A program
 that takes all memory is then killed alone, and the harness (X server, guest agent) goes on.
@@ -19,7 +19,7 @@ from pathlib import Path
 _CPU_PERIOD_US = 100_000
 _MIB = 1024 * 1024
 _SOCKETS_SHARE = 4
-"""One part in so many of a replica's memory may wait in its sockets."""
+"""Divisor of a replica's memory that bounds what waits in its sockets."""
 HARNESS_RAM_MIB = 128
 """Memory reserved for the harness, which used 62 MiB: measured with a terminal open at 1920x1080."""
 HARNESS_PIDS = 64
@@ -49,7 +49,7 @@ def _reduced(cap: int, reserved: int) -> int:
 
 
 class MemoryEnd(enum.Enum):
-    """Whose memory ran out when a process ended."""
+    """Owner of the memory that ran out when a process ended: the replica's cap, or the host."""
 
     NONE = enum.auto()  # nobody's
     CAP = enum.auto()  # its own: the kernel killed it at its cap
@@ -57,7 +57,7 @@ class MemoryEnd(enum.Enum):
 
 
 class CgroupGroup:
-    """The groups of one replica, one folder per hierarchy.
+    """Control groups of one replica, one folder per hierarchy.
 
     Attributes:
         session: Child groups of the session; None without them.
@@ -71,10 +71,9 @@ class CgroupGroup:
         session: CgroupGroup | None = None,
         processes: Mapping[str, Path] | None = None,
     ) -> None:
-        """Take folders by controller; `""` is the version 2 folder, if any.
-
-        Args:
-            processes: Folders for processes, by controller, where those of `folders` may hold none.
+        """Args:
+        folders: Folders by controller; `""` is the version 2 folder, if any.
+        processes: Folders for processes, by controller, where those of `folders` may hold none.
         """
         self.session = session
         self._folders = dict(folders)
@@ -83,7 +82,7 @@ class CgroupGroup:
 
     @property
     def procs_files(self) -> list[str]:
-        """Files that take a PID to move a process in."""
+        """Files to which a PID is written to move a process in."""
         return [str(folder / "cgroup.procs") for folder in dict.fromkeys(self._processes.values())]
 
     def pids(self) -> set[int]:
@@ -96,7 +95,7 @@ class CgroupGroup:
         return found - {0}
 
     def kill(self) -> int:
-        """Kill every process inside; return how many were seen."""
+        """Kill every process inside; return their number."""
         pids = self.pids()
         unified = self._folders.get("")
         if unified is not None:
@@ -108,7 +107,7 @@ class CgroupGroup:
         return len(pids)
 
     def remove(self, timeout_s: float = 5.0) -> None:
-        """Remove the groups; dying processes are waited for. Blocking, bounded.
+        """Remove the groups, after waiting for dying processes. Blocking, bounded.
 
         Raises:
             OSError: A group could not be removed in time (EBUSY: a process lives in it).
@@ -182,7 +181,7 @@ class CgroupGroup:
         return MemoryEnd.HOST
 
     def memory_cap_reached(self, *, noticed: bool | None = None) -> bool:
-        """Return whether this group ever reached its own memory cap; otherwise, kills are the host's doing.
+        """Return whether this group ever reached its own memory cap; otherwise the host caused the kills.
 
         Args:
             noticed: Whether `oom_eventfd` has signalled; None if there is no such descriptor. It is needed
@@ -278,7 +277,7 @@ def _own_events(folder: Path) -> Path:
 
 
 def take_notice(oom_fd: int) -> bool:
-    """Return whether a descriptor of `CgroupGroup.oom_eventfd` has signalled since it was last read."""
+    """Return whether a descriptor of `CgroupGroup.oom_eventfd` has signalled since the last read."""
     try:
         return bool(os.read(oom_fd, 8))
     except BlockingIOError:
@@ -290,7 +289,7 @@ def _with_children(folder: Path) -> list[Path]:
 
 
 def remove_folder(folder: Path, deadline: float) -> None:
-    """Remove an empty group, idempotently; one whose processes are dying is waited for. Blocking.
+    """Remove an empty group, after waiting for dying processes. Idempotent. Blocking.
 
     Args:
         deadline: On the monotonic clock, in seconds.

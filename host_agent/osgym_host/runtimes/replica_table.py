@@ -1,4 +1,4 @@
-"""The replicas of one runtime: made and destroyed so that a caller who goes away leaves nothing behind."""
+"""Table of the replicas of one runtime: makes and destroys them so that cancelled callers leave nothing."""
 
 from __future__ import annotations
 
@@ -36,17 +36,15 @@ R = TypeVar("R", bound=Replica)
 
 
 class ReplicaTable(Generic[R]):
-    """What `create`, `destroy` and `replicas` of the contract have in common, whatever a replica is.
+    """Implementation of `create`, `destroy` and `replicas` of the contract for any kind of replica.
 
     A cancelled create goes on and is undone; a cancelled destroy goes on.
     """
 
     def __init__(self, runtime: str, kind: type[R], destroy: Callable[[R], Awaitable[None]]) -> None:
-        """Start with none.
-
-        Args:
-            runtime: Name of the runtime, for messages.
-            destroy: Kills a replica and removes all it left; raises ReplicaDestroyFailed.
+        """Args:
+        runtime: Name of the runtime, for messages.
+        destroy: Kills a replica and removes all of it; raises ReplicaDestroyFailed.
         """
         self._runtime = runtime
         self._kind = kind
@@ -58,19 +56,19 @@ class ReplicaTable(Generic[R]):
         self._closing = False
 
     def open(self) -> None:
-        """Allow creating, after a `close` too."""
+        """Allow `create`, after a `close` too."""
         self._closing = False
 
     def refuse(self) -> None:
-        """Create none from now on."""
+        """Refuse `create` from now on."""
         self._closing = True
 
     def all(self) -> list[R]:
-        """Return those created or adopted and not yet destroyed."""
+        """Return the replicas created or added and not yet destroyed."""
         return list(self._live.values())
 
     def require(self, replica: Replica) -> R:
-        """Return a replica as the kind it is.
+        """Return a replica as the kind that it is.
 
         Raises:
             ReplicaNotFound: It was destroyed.
@@ -91,7 +89,7 @@ class ReplicaTable(Generic[R]):
             raise ReplicaExists(f"{replica_id} exists", replica_id=replica_id)
 
     def add(self, replica: R) -> None:
-        """Take in a replica that runs already."""
+        """Add a replica that runs already."""
         self._live[replica.replica_id] = replica
 
     async def create(self, replica_id: str, make: Callable[[], Coroutine[Any, Any, R]]) -> R:
@@ -128,7 +126,7 @@ class ReplicaTable(Generic[R]):
             await self.destroy(await task)
 
     async def destroy(self, replica: Replica) -> None:
-        """Destroy a replica; whoever asks meanwhile waits for the same end. Idempotent.
+        """Destroy a replica; concurrent callers wait for the same end. Idempotent.
 
         Raises:
             ReplicaDestroyFailed: Something is left; calling again tries again.
@@ -157,7 +155,7 @@ class ReplicaTable(Generic[R]):
             log.warning("replica %s could not be destroyed: %s", replica.replica_id, exc)
 
     async def close(self) -> list[BaseException]:
-        """Wait for what is under way, destroy all, and return what went wrong."""
+        """Wait for pending work, destroy all replicas, and return the errors."""
         self.refuse()
         while work := {*self._creating.values(), *self._background}:
             await asyncio.wait(work)

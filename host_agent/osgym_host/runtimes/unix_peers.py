@@ -1,4 +1,4 @@
-"""The other ends of connected unix sockets, as the kernel's `sock_diag` names them. Needs no privilege."""
+"""Peers of connected unix sockets, from the kernel's `sock_diag`. Needs no privilege."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _TIMEOUT_S = 1.0
 
 
 def peer_inodes(inodes: Iterable[int]) -> set[int]:
-    """Return the inodes of the sockets at the other ends; those that are closed meanwhile are left out.
+    """Return the inodes of the peers of sockets; closed ones are left out.
 
     Raises:
         OSError: The kernel has no `unix_diag`.

@@ -1,4 +1,4 @@
-"""What a replica uses, measured from outside. Blocking: run in a thread."""
+"""Usage of a replica, measured from outside. Blocking: run in a thread."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ def measure(
     overlay_mib: float | None,
     held: HeldFiles | None = None,
 ) -> Usage:
-    """Measure a replica: by its control groups where they tell, else by its processes.
+    """Measure a replica by its control groups, or by its processes where those are missing.
 
     Args:
-        pids: Its processes; None when it is dead.
-        overlay_mib: What its folders hold on disk.
-        held: What its processes hold besides, where that was looked at.
+        pids: Processes of the replica; None when it is dead.
+        overlay_mib: Disk space of its folders.
+        held: Deleted files that its processes hold; None where they were not scanned.
     """
     used_s = group.cpu_s() if group is not None else None
     if used_s is None and pids is not None:

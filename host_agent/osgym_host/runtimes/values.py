@@ -1,4 +1,4 @@
-"""What the contract of runtimes speaks of: images, what a replica is made of, how it ended, what it uses."""
+"""Values of the contract of runtimes: images, specs, ends, usage, capabilities."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from osgym_protocol.reach import ReachKind
 
 
 class ImageManifestLike(Protocol):
-    """What a runtime reads of an image's manifest."""
+    """Part of an image's manifest that runtimes read."""
 
     @property
     def uid_base(self) -> int:
@@ -21,22 +21,22 @@ class ImageManifestLike(Protocol):
 
     @property
     def gid_base(self) -> int:
-        """The same for groups."""
+        """First host group id of them."""
         ...
 
 
 class ImageLike(Protocol):
-    """What every runtime needs of what it clones; each kind of runtime has its own kind of image."""
+    """Image of a replica; each kind of runtime has its own kind of image."""
 
     @property
     def digest(self) -> str:
-        """Content digest, the image's address."""
+        """Content digest, by which the image is addressed."""
         ...
 
 
 @runtime_checkable
 class RootfsImage(ImageLike, Protocol):
-    """A golden image as a folder of files; `osgym_host.images.store.Image` is one."""
+    """Golden image as a folder of files; `osgym_host.images.store.Image` is one."""
 
     @property
     def rootfs(self) -> Path:
@@ -44,13 +44,11 @@ class RootfsImage(ImageLike, Protocol):
         ...
 
     @property
-    def manifest(self) -> ImageManifestLike:
-        """What was recorded when the image was baked."""
-        ...
+    def manifest(self) -> ImageManifestLike: ...
 
 
 class Egress(enum.StrEnum):
-    """Where a replica may connect to."""
+    """Egress policy of a replica."""
 
     NONE = "none"
     ALLOWLIST = "allowlist"
@@ -71,15 +69,15 @@ class Screen:
 
 @dataclass(frozen=True, slots=True)
 class BranchPoint:
-    """A running replica's disk and RAM at one point in time, from which others can be made.
+    """Saved disk and RAM of a running replica, from which others can be made.
 
-    A handle: what it stands for is kept by the runtime until `Runtime.release_point`.
+    The runtime keeps the saved state until `Runtime.release_point`.
 
     Attributes:
         point_id: `[A-Za-z0-9_-]{1,64}`, unique on the host.
-        image_digest: Of the image that the replica was cloned from; a child needs the same.
-        kept: It is on disk and outlives the host agent (a checkpoint).
-        pause_ms: How long the replica stood still.
+        image_digest: Digest of the image that the replica was cloned from; a child needs the same.
+        kept: True if it is on disk and outlives the host agent (a checkpoint).
+        pause_ms: Duration for which the replica stood still.
         ram_mib: RAM that differs from the image's.
         disk_mib: Disk that differs from the image's.
     """
@@ -105,9 +103,9 @@ class ReplicaSpec:
         ram_mib: Cap on the memory of all processes and in-memory files together.
         cpus: Cap on CPU time per second of real time (1.5 = one and a half cores).
         pids: Cap on processes and threads.
-        token: What the guest agent demands of its callers; `None` where the channel is private.
+        token: Token that the guest agent demands of its callers; `None` where the channel is private.
         environment: Extra variables for the session (`OSGYM_*` of the runtime win).
-        origin: Start from this branch point of another replica instead of from the image.
+        origin: Branch point of another replica to start from instead of the image.
     """
 
     replica_id: str
@@ -124,7 +122,7 @@ class ReplicaSpec:
 
 
 class ExitReason(enum.StrEnum):
-    """Why a replica is dead."""
+    """Reason why a replica is dead."""
 
     DESTROYED = "destroyed"  # destroy() or stop() was called
     SESSION_ENDED = "session_ended"  # PID 1 (or the VM) ended by itself
@@ -146,11 +144,11 @@ class ExitReason(enum.StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class ExitInfo:
-    """How a replica ended.
+    """End of a replica.
 
     Attributes:
         detail: One line for people: exit code, signal, what was seen.
-        log_tail: The last bytes of the console, undecodable bytes replaced. Written by the guest:
+        log_tail: Last bytes of the console, undecodable bytes replaced. Written by the guest:
             show it, never interpret it.
     """
 
@@ -163,17 +161,17 @@ class ExitInfo:
 
 @dataclass(frozen=True, slots=True)
 class Usage:
-    """What a replica uses now. `None` where the host cannot tell.
+    """Resources in use by a replica. `None` where the host cannot measure one.
 
     Attributes:
         pss_mib: Proportional set size of all its processes.
-        charged_mib: What the kernel charges to its memory cap (with page cache), cheaper to read.
+        charged_mib: Memory that the kernel charges to its cap (with page cache), cheaper to read.
         cpu_s: CPU time since it was created, dead processes included.
-        overlay_mib: What it has on disk, files included that were deleted and are still held.
+        overlay_mib: Disk space of its files, deleted ones that are still open included.
         processes: Number of its processes.
-        written_mib: What its live processes have written to files since they started.
-        fds_in_flight: Descriptors that were sent over its unix sockets and not received: what they
-            stand for is in no other number.
+        written_mib: Amount that its live processes have written to files since they started.
+        fds_in_flight: Number of descriptors sent over its unix sockets and not received: their files are in
+            no other number.
     """
 
     pss_mib: float | None = None
@@ -187,15 +185,15 @@ class Usage:
 
 @dataclass(frozen=True, slots=True)
 class Capabilities:
-    """What a runtime can do on this host, so that nothing is silently not enforced.
+    """Capabilities of a runtime on this host. Settings that need others are refused.
 
     Attributes:
-        caps_memory, caps_cpu, caps_pids: The cap of that name is really enforced.
-        egress: Policies that the runtime can carry out.
-        adoption: Replicas survive the host agent and can be adopted by the next one.
-        branching: `branch` works, and `create` takes an `origin`.
-        notes: What is missing and how to get it, one sentence each.
-        reach: The ways to reach into a desktop that the guest agent inside offers.
+        caps_memory, caps_cpu, caps_pids: True if the cap of that name is really enforced.
+        egress: Egress policies that the runtime can carry out.
+        adoption: True if replicas survive the host agent and can be adopted by the next one.
+        branching: True if `branch` works and `create` takes an `origin`.
+        notes: Missing capabilities and how to get them, one sentence each.
+        reach: Ways to reach into a desktop that the guest agent inside offers.
     """
 
     runtime: str
@@ -211,7 +209,7 @@ class Capabilities:
 
 @dataclass(frozen=True, slots=True)
 class ReplicaRecord:
-    """A replica found running that this process did not create."""
+    """Running replica that another process created."""
 
     replica_id: str
     generation: int
@@ -222,7 +220,7 @@ class ReplicaRecord:
 
 @dataclass(frozen=True, slots=True)
 class StartReport:
-    """What `Runtime.start` found and did."""
+    """Findings of `Runtime.start`: what it found and what it removed."""
 
     adoptable: tuple[ReplicaRecord, ...] = ()
     points: tuple[BranchPoint, ...] = ()

@@ -1,1 +1,1 @@
-"""Whom replicas may reach, for every runtime: links to the host, its rules for them, names for guests."""
+"""Egress of replicas, for every runtime: links to the host, its rules for them, name resolution."""

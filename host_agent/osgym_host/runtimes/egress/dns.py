@@ -1,4 +1,4 @@
-"""Questions for names, as a guest sends them, and our answers: pure. The bytes are hostile.
+"""DNS questions of guests and their answers. Pure. The bytes are hostile.
 
 Only what a desktop needs: one question in a datagram, IPv4 addresses in the answer (RFC 1035).
 """
@@ -29,7 +29,7 @@ _PRINTABLE = frozenset(b"abcdefghijklmnopqrstuvwxyz0123456789-_")
 
 
 class DnsCode(enum.IntEnum):
-    """Answers (RFC 1035, 4.1.1)."""
+    """Response codes (RFC 1035, 4.1.1)."""
 
     OK = 0
     SERVER_FAILED = 2
@@ -39,11 +39,11 @@ class DnsCode(enum.IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class DnsQuestion:
-    """One question.
+    """Question of one datagram.
 
     Attributes:
         name: Lower case, without final dot.
-        raw: The question section, to be repeated in the answer.
+        raw: Question section, which the answer repeats.
     """
 
     ident: int
@@ -54,7 +54,7 @@ class DnsQuestion:
 
 
 def parse(datagram: bytes) -> DnsQuestion | None:
-    """Read a datagram; None for anything that deserves no answer."""
+    """Parse a datagram; None for one that deserves no answer."""
     if not _HEADER.size < len(datagram) <= MAX_DATAGRAM:
         return None
     ident, flags, questions, answers, authorities, _ = _HEADER.unpack_from(datagram)
@@ -83,7 +83,7 @@ def parse(datagram: bytes) -> DnsQuestion | None:
 
 
 def answer(question: DnsQuestion, code: DnsCode, addresses: Sequence[str] = ()) -> bytes:
-    """Put the answer to a question into a datagram."""
+    """Encode the answer to a question as a datagram."""
     kept = addresses[:MAX_ADDRESSES] if question.asks_address and code is DnsCode.OK else ()
     flags = _RESPONSE | _RECURSION_AVAILABLE | (question.flags & _RECURSION_DESIRED) | int(code)
     records = b"".join(

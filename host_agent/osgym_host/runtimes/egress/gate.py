@@ -1,4 +1,4 @@
-"""The links of one instance and the host's rules on what may pass them; the same for every runtime.
+"""Links of one instance and the host's rules for their traffic, the same for every runtime.
 
 A link is a veth: one end on the host, the other in the network namespace of a machine or replica. Links
 are routed, not bridged, so replicas share no network, and every packet passes the host's rules
@@ -29,8 +29,8 @@ from osgym_host.runtimes.egress.resolver import GuestResolver, NameLookup
 from osgym_host.runtimes.egress.tools import NetworkFailed
 
 DEFAULT_LINKS = "198.18.0.0/15"
-"""Where links are taken from: set aside for tests of network devices (RFC 2544), so hosts seldom use it.
-Each needs two addresses: room for 65,536 machines."""
+"""Default network of links: reserved for tests of network devices (RFC 2544), so hosts seldom use it.
+Each link takes two addresses: room for 65,536 machines."""
 
 _THREADS = 4
 _FORWARDING = Path("/proc/sys/net/ipv4/ip_forward")
@@ -39,12 +39,12 @@ _T = TypeVar("_T")
 
 @dataclass(frozen=True, slots=True)
 class LinkOptions:
-    """What links are taken from, and what they lead to.
+    """Network of the links, and the targets of their egress.
 
     Attributes:
-        allowlist: What the policy `allowlist` allows.
-        network: IPv4 network that links are taken from; the same for all instances of a host is fine.
-        names: Looks names up for guests, closed with the links; the host's resolver by default.
+        allowlist: Targets of the policy `allowlist`.
+        network: IPv4 network of the links; all instances of a host may use the same.
+        names: Resolver for guests, closed with the links; the host's resolver by default.
     """
 
     allowlist: Allowlist = field(default_factory=Allowlist)
@@ -54,7 +54,7 @@ class LinkOptions:
 
 @dataclass
 class LinkSlot:
-    """A link in use, by the machine or replica of that name."""
+    """Link in use by the machine or replica of that name."""
 
     link: Link
     machine: str
@@ -69,7 +69,7 @@ class LinkGate(ABC, Generic[SlotT]):
     """Links and rules of one instance.
 
     Args:
-        mark: Of the instance, unlike any other's on this host (`cgroups.instance_group_name`).
+        mark: Mark of the instance, unique on this host (`cgroups.instance_group_name`).
     """
 
     who = "Replicas"
@@ -78,7 +78,6 @@ class LinkGate(ABC, Generic[SlotT]):
     """What messages say can be done without egress."""
 
     def __init__(self, mark: str, options: LinkOptions | None = None) -> None:
-        """Nothing is touched before `start`."""
         options = options or LinkOptions()
         self._mark = mark
         self._table = table_name(mark)
@@ -95,34 +94,34 @@ class LinkGate(ABC, Generic[SlotT]):
 
     @property
     def egress(self) -> frozenset[Egress]:
-        """All policies, but `none` only where the host does not forward. Valid after `start`."""
+        """Egress policies that this host can carry out: all, or `none` only. Valid after `start`."""
         return self._egress
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """What is missing here. Valid after `start`."""
+        """Restrictions on this host, for people. Valid after `start`."""
         return self._notes
 
     @abstractmethod
     def _make(self, link: Link, machine: str) -> SlotT:
-        """Make a link, not up yet. Blocking.
+        """Make a link that is not up yet. Blocking.
 
         Raises:
-            FileExistsError: The slot is somebody else's.
+            FileExistsError: The slot is in use by others.
             NetworkFailed: It cannot be made; nothing of it is left.
         """
 
     def _unmake(self, link: Link) -> None:
-        """Remove what `_make` made, as far as it is there. Blocking."""
+        """Remove the result of `_make`, as far as it exists. Blocking."""
         tools.remove_link(link)
 
     async def start(self) -> None:
         """Check the host and make the instance's table. Idempotent.
 
-        Whoever has a link of a previous host agent reaches nothing from now on.
+        Links of a previous host agent lead nowhere from now on.
 
         Raises:
-            RuntimeUnsupported: It cannot be had here; the message says what to do.
+            RuntimeUnsupported: This host has no egress by links; the message says what to do.
         """
         if self._pool is not None:
             return
@@ -136,7 +135,7 @@ class LinkGate(ABC, Generic[SlotT]):
         self._egress, self._notes = await self._do(self._survey)
 
     def _check(self) -> None:
-        """Whether this host can do it at all, found out by doing it."""
+        """Check by trial whether this host supports links."""
         check_tools(self.instead)
         try:
             used = [
@@ -161,7 +160,7 @@ class LinkGate(ABC, Generic[SlotT]):
             ) from exc
 
     def _survey(self) -> tuple[frozenset[Egress], tuple[str, ...]]:
-        """Return which policies can be carried out, and what stands in the way of the others."""
+        """Return the policies that can be carried out, and the obstacles to the others."""
         if not forwards():
             note = f"{self.who} reach nothing: this host does not forward (sysctl net.ipv4.ip_forward=1)."
             return frozenset({Egress.NONE}), (note,)
@@ -172,7 +171,7 @@ class LinkGate(ABC, Generic[SlotT]):
         return frozenset(Egress), tuple(notes)
 
     async def _reserve(self, name: str) -> SlotT:
-        """Take a link that nobody on this host has, and let the rules judge it: it reaches nothing yet."""
+        """Take a link that nobody on this host has, with rules that allow nothing yet."""
         async with self._reserving:
             slot = await self._do(self._reserve_now, name)
         async with self._rules:
@@ -194,11 +193,11 @@ class LinkGate(ABC, Generic[SlotT]):
         raise NetworkFailed(f"all links in {self._links} are in use")
 
     async def allow(self, name: str, egress: Egress) -> None:
-        """Set the rules of the link, and answer questions for names from it if it may go out.
+        """Set the egress policy of a link, and resolve names for it where it has egress.
 
         Raises:
             RuntimeUnsupported: The policy is not among `egress`.
-            NetworkFailed: It could not be set; nothing more than before is allowed.
+            NetworkFailed: It could not be set; no more than before is allowed.
         """
         slot = self._slots.get(name)
         if slot is None:
@@ -212,7 +211,7 @@ class LinkGate(ABC, Generic[SlotT]):
         await self._answer(slot)
 
     async def _answer(self, slot: LinkSlot) -> None:
-        """Serve names to whoever may go out."""
+        """Start a resolver for a link with egress."""
         if slot.egress is Egress.NONE:
             return
         if slot.egress is Egress.OPEN:
@@ -244,7 +243,7 @@ class LinkGate(ABC, Generic[SlotT]):
         self._slots.pop(name, None)
 
     async def _remove(self, link: Link) -> None:
-        """The link goes first: without it nothing passes, whatever the rules."""
+        """Remove a link, and its rules after it: without the link nothing passes."""
         await self._do(self._unmake, link)
         async with self._rules:
             await self._do(tools.nft, rules.remove_slot(self._table, link))
@@ -253,7 +252,7 @@ class LinkGate(ABC, Generic[SlotT]):
         await self._do(tools.nft, f"add table inet {self._table}\ndelete table inet {self._table}\n")
 
     async def close(self) -> None:
-        """Let go of threads and sockets; connections go on without names. Idempotent."""
+        """Stop threads and resolvers; connections go on without names. Idempotent."""
         for slot in self._slots.values():
             await self._stop_resolver(slot)
         self._names.close()
@@ -262,7 +261,7 @@ class LinkGate(ABC, Generic[SlotT]):
             self._pool = None
 
     async def _do(self, call: Callable[..., _T], *args: object) -> _T:
-        """Carry out a blocking call in one of our threads. It is not interrupted when we are cancelled."""
+        """Run a blocking call in a thread of the gate. Cancellation does not interrupt it."""
         if self._pool is None:
             raise NetworkFailed("the network was not started")
         loop = asyncio.get_running_loop()
@@ -275,7 +274,7 @@ class LinkGate(ABC, Generic[SlotT]):
 
 
 def check_tools(instead: str) -> None:
-    """See that this user may make links, and has the tools.
+    """Check that this user may make links, and that the tools are installed.
 
     Raises:
         RuntimeUnsupported: One of them is missing; the message says what to do.
@@ -298,5 +297,5 @@ def forwards() -> bool:
 
 
 def table_name(mark: str) -> str:
-    """Return a name that nft takes: letters, digits and underscores."""
+    """Return a table name for nft: letters, digits and underscores."""
     return re.sub(r"[^A-Za-z0-9]", "_", mark)

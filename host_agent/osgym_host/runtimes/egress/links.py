@@ -1,4 +1,4 @@
-"""The links between the host and the namespaces of machines: their addresses. Pure."""
+"""Addresses of links between the host and the namespaces of machines. Pure."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ LINK_PREFIX = "osgym"
 
 @dataclass(frozen=True, slots=True)
 class Link:
-    """One machine's link of two addresses between the host and its namespace.
+    """Link of one machine: two addresses, between the host and its namespace.
 
     Attributes:
         slot: Number of the link, unique on the host.
@@ -40,12 +40,12 @@ def link_of(slot: int, links: ipaddress.IPv4Network) -> Link:
 
 
 def slots_in(links: ipaddress.IPv4Network) -> int:
-    """Return how many links fit into a network."""
+    """Return the number of links that fit into a network."""
     return min(links.num_addresses // 2, 100_000)
 
 
 def parse_links(text: str, used: Sequence[ipaddress.IPv4Network] = ()) -> ipaddress.IPv4Network:
-    """Read the network that links are made of, and see that the host does not use it already.
+    """Parse the network of links, which must not overlap networks of the host.
 
     Raises:
         ValueError: It is malformed, too small, or overlaps one of `used`.

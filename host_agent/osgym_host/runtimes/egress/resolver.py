@@ -1,4 +1,4 @@
-"""Names for guests that may go out: asked of the host's resolver, pinned to what the rules then allow.
+"""Name resolution for guests with egress, by the host's resolver, pinned to what the rules then allow.
 
 Each machine has a socket of its own, on the host's end of its link; who asks is known by that. A guest
 never talks to a name server: what it sends is parsed here, and only host names leave the host. With the
@@ -24,14 +24,14 @@ from osgym_host.runtimes.egress.tools import NetworkFailed
 DNS_PORT = 53
 LOOKUP_TIMEOUT_S = 10.0
 MAX_PENDING = 16
-"""Questions of one machine that wait at once; more are not answered, and its resolver asks again."""
+"""Largest number of pending questions of one machine; others are dropped, and its resolver asks again."""
 
 _MAX_CACHED = 2048
 _THREADS = 8
 
 
 class NameLookup:
-    """Looks names up for all machines, in few threads, and remembers them for a minute."""
+    """Name look-ups of all machines, in few threads, cached for a minute."""
 
     def __init__(
         self,
@@ -39,14 +39,17 @@ class NameLookup:
         clock: Callable[[], float] = time.monotonic,
         threads: int = _THREADS,
     ) -> None:
-        """Args: look_up: blocking, gives the addresses of a name; the host's resolver when None."""
+        """Args:
+                    look_up: Blocking function that returns the addresses of a name; None: the host's
+        resolver.
+        """
         self._look_up = look_up or host_look_up
         self._clock = clock
         self._pool = ThreadPoolExecutor(threads, thread_name_prefix="osgym-names")
         self._known: dict[str, tuple[float, list[str]]] = {}
 
     async def find(self, name: str) -> list[str]:
-        """Return the public IPv4 addresses of a name; none when there are none.
+        """Return the public IPv4 addresses of a name, possibly none.
 
         Raises:
             TimeoutError: The host's resolver took too long.
@@ -64,12 +67,12 @@ class NameLookup:
         return found
 
     def close(self) -> None:
-        """End the threads. Idempotent."""
+        """Stop the threads. Idempotent."""
         self._pool.shutdown(wait=False, cancel_futures=True)
 
 
 def host_look_up(name: str) -> list[str]:
-    """Ask the host's resolver for exactly this name, without its search domains. Blocking.
+    """Resolve exactly this name by the host's resolver, without its search domains. Blocking.
 
     Raises:
         OSError: The look-up failed.
@@ -87,15 +90,14 @@ Learn = Callable[[list[str]], Awaitable[None]]
 
 
 class GuestResolver(asyncio.DatagramProtocol):
-    """Answers one machine.
+    """Resolver of one machine.
 
     Args:
-        allowlist: Names it may ask for; None for any.
-        learn: Lets it reach addresses, before it is told them; None where it may anyway.
+        allowlist: Names that it may ask for; None for any.
+        learn: Called to allow addresses before they are answered; None where all are allowed.
     """
 
     def __init__(self, names: NameLookup, allowlist: Allowlist | None, learn: Learn | None) -> None:
-        """Use `serve`."""
         self._names = names
         self._allowlist = allowlist
         self._learn = learn
@@ -121,11 +123,10 @@ class GuestResolver(asyncio.DatagramProtocol):
         return protocol
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """Keep what answers are sent by."""
         self._transport = cast(asyncio.DatagramTransport, transport)  # asyncio's own is no subclass
 
     def datagram_received(self, data: bytes, addr: tuple[str, int]) -> None:
-        """Answer a question in a task of its own, unless too many wait."""
+        """Answer a question in a task of its own, unless too many are pending."""
         question = parse(data)
         if question is None or len(self._pending) >= MAX_PENDING:
             return
@@ -152,7 +153,7 @@ class GuestResolver(asyncio.DatagramProtocol):
         return (DnsCode.OK, addresses) if addresses else (DnsCode.NO_SUCH_NAME, [])
 
     async def close(self) -> None:
-        """Answer nothing more. Idempotent."""
+        """Stop answering. Idempotent."""
         if self._transport is not None:
             self._transport.close()
             self._transport = None

@@ -1,4 +1,4 @@
-"""The rules of nftables, as text: pure. Our own tables only; others' rules are never changed.
+"""Rules of nftables as text, in tables of our own only. Pure.
 
 On the host there is one table per instance. What comes from a machine's link may go out only as its slot's
 chain says, reaches nothing of the host but its resolver, and nothing may open a connection to a machine.
@@ -14,14 +14,14 @@ from osgym_host.runtimes.base import Egress
 from osgym_host.runtimes.egress.links import LINK_PREFIX, Link
 
 MAX_FLOWS = 1024
-"""Connections of one machine at once: a guest cannot fill the host's table of connections."""
+"""Largest number of connections of one machine, so that it cannot fill the host's connection table."""
 
 MAX_LEARNT = 1024
-"""Addresses of allowed names that one machine may collect."""
+"""Largest number of addresses of allowed names that one machine may collect."""
 
 
 def host_table(table: str, networks: Sequence[str]) -> str:
-    """Return the instance's table, made anew and empty of machines."""
+    """Return the commands that make the instance's table anew, without machines."""
     allowed = f"elements = {{ {', '.join(networks)} }};" if networks else ""
     return f"""\
 table inet {table} {{
@@ -82,7 +82,7 @@ table inet {table} {{
 
 
 def add_slot(table: str, link: Link) -> str:
-    """Let a link be judged: it reaches nothing yet. Also clears what a former user of the slot left."""
+    """Return the commands that add a link which reaches nothing yet, and clear the slot's former rules."""
     return f"""\
 add chain inet {table} out{link.slot}
 flush chain inet {table} out{link.slot}
@@ -96,7 +96,7 @@ add element inet {table} links {{ "{link.name}" }}
 
 
 def remove_slot(table: str, link: Link) -> str:
-    """Take everything of a slot out of the table, whether it is there or not; its link is gone."""
+    """Return the commands that remove all rules of a slot, whose link is gone."""
     named = {
         "resolvers": f'{{ "{link.name}" . {link.host_ip} }}',
         "policies": f'{{ "{link.name}" }}',
@@ -113,7 +113,7 @@ def remove_slot(table: str, link: Link) -> str:
 
 
 def set_policy(table: str, link: Link, egress: Egress) -> str:
-    """Set whom a link's machine may reach, in one step."""
+    """Return the commands that set the egress policy of a link, in one step."""
     chain = f"out{link.slot}"
     lines = [f"flush chain inet {table} {chain}", f"flush set inet {table} learnt{link.slot}"]
     if egress is Egress.OPEN:
@@ -131,5 +131,5 @@ def set_policy(table: str, link: Link, egress: Egress) -> str:
 
 
 def learn(table: str, link: Link, addresses: Iterable[str]) -> str:
-    """Allow a link's machine to reach the addresses of an allowed name."""
+    """Return the commands that allow a link's machine the addresses of an allowed name."""
     return f"add element inet {table} learnt{link.slot} {{ {', '.join(addresses)} }}\n"

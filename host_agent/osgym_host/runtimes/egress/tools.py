@@ -1,4 +1,4 @@
-"""Links, namespaces and tables of this host: blocking calls, each with a deadline. Root only.
+"""Tools for links, namespaces and tables of this host: blocking, each with a deadline. Root only.
 
 The tools are `ip` and `nft`, fed on their standard input. What has to happen inside a namespace is done
 by a thread of its own that enters it and ends there, so no other thread is ever in the wrong network.
@@ -28,19 +28,19 @@ _T = TypeVar("_T")
 
 
 class NetworkFailed(RuntimeFault):
-    """A connection could not be made, changed or removed; the message says what the tool said."""
+    """Failure to make, change or remove a connection; the message has the tool's output."""
 
 
 @dataclass(frozen=True, slots=True)
 class FoundLink:
-    """A link of ours that is there: its slot, and the machine that its alias names."""
+    """Existing link of the instance: its slot, and the machine that its alias names."""
 
     slot: int
     machine: str
 
 
 def run_tool(argv: list[str], text: str = "") -> str:
-    """Run a tool with `text` as its input and return what it printed.
+    """Run a tool with `text` as its input and return its output.
 
     Raises:
         NetworkFailed: It failed, is missing, or took too long.
@@ -67,7 +67,7 @@ def nft(script: str) -> None:
 
 
 def ip_batch(lines: list[str]) -> None:
-    """Carry out `ip` commands in order; the first that fails ends it.
+    """Run `ip` commands in order, up to the first that fails.
 
     Raises:
         NetworkFailed: One failed.
@@ -76,7 +76,7 @@ def ip_batch(lines: list[str]) -> None:
 
 
 def bring_up_link(link: Link) -> None:
-    """Give the host's end its address and switch it on."""
+    """Set the address of the host's end and bring it up."""
     no_ipv6 = Path(f"/proc/sys/net/ipv6/conf/{link.name}/disable_ipv6")
     if no_ipv6.exists():
         no_ipv6.write_text("1")
@@ -84,10 +84,10 @@ def bring_up_link(link: Link) -> None:
 
 
 def remove_link(link: Link) -> None:
-    """Remove the host's end of a link, and with it the other, if it is there.
+    """Remove both ends of a link, if it exists.
 
     Raises:
-        NetworkFailed: It is there and cannot be removed.
+        NetworkFailed: It exists and cannot be removed.
     """
     if Path(f"/sys/class/net/{link.name}").exists():
         try:
@@ -98,7 +98,7 @@ def remove_link(link: Link) -> None:
 
 
 def find_links(mark: str, prefix: str) -> list[FoundLink]:
-    """Return the links whose alias says that they are the instance's."""
+    """Return the links whose alias names the instance."""
     found = []
     for entry in _json(["ip", "-j", "-d", "link", "show", "type", "veth"]):
         name, alias = entry.get("ifname", ""), entry.get("ifalias", "")
@@ -109,7 +109,7 @@ def find_links(mark: str, prefix: str) -> list[FoundLink]:
 
 
 def find_namespaces(mark: str) -> list[str]:
-    """Return names of the namespaces that are the instance's."""
+    """Return the names of the instance's namespaces."""
     if not NETNS_FOLDER.is_dir():
         return []
     start = f"{mark}-"
@@ -127,7 +127,7 @@ def host_addresses() -> list[tuple[str, str]]:
 
 
 def dropping_tables(hook: str, own: str) -> list[str]:
-    """Other tables whose base chain at `hook` drops what nobody accepts."""
+    """Return other tables whose base chain at `hook` drops packets by default."""
     found: set[str] = set()
     for entry in _json(["nft", "-j", "list", "chains"]).get("nftables", ()):
         chain = entry.get("chain", {})
@@ -144,7 +144,7 @@ def _json(argv: list[str]) -> Any:
 
 
 def inside(namespace: Path, call: Callable[[], _T]) -> _T:
-    """Carry out `call` in a thread that is in the namespace, and hand on its result.
+    """Run `call` in a thread inside the namespace, and return its result.
 
     Raises:
         NetworkFailed: The namespace cannot be entered, or a system call in it failed.

@@ -1,4 +1,4 @@
-"""Whether the guest agent is still the process that was started, running the image's code.
+"""Check that the guest agent is still the process that was started, running the image's code.
 
 Root inside a replica (`sudo`) can stop the agent and answer in its place, and what it answers decides a
 score. Nothing prevents root from that; but the host sees its processes from outside, by its own /proc, and
@@ -63,24 +63,24 @@ _OVERLAY_MARKS = ("user.overlay.opaque", "user.overlay.redirect")
 
 
 class Tampered(Exception):
-    """The agent is not what it was; the text says in what."""
+    """Change of the agent; the text says in what."""
 
 
 class Restarted(Tampered):
-    """The agent is gone. It may have been started again, which the caller has to check."""
+    """End of the known agent. It may have been started again, which the caller has to check."""
 
 
 class TooBusy(Exception):
-    """The check timed out on an overloaded host."""
+    """Timeout of the check on an overloaded host."""
 
 
 class NoAgent(Exception):
-    """There is nothing to compare with: this image has no agent of ours that listens."""
+    """Absence of an agent of ours that listens, so that there is nothing to compare."""
 
 
 @dataclass(frozen=True)
 class AgentIdentity:
-    """What stays the same for as long as an agent runs.
+    """Properties of an agent that stay the same for as long as it runs.
 
     Attributes:
         auxv: Digest of its auxiliary vector, which is another one after each `execve`.
@@ -125,13 +125,13 @@ def check(
     rootfs: str,
     upper: str,
 ) -> str:
-    """Return what of the agent is not what it was, an empty string when nothing is.
+    """Return what changed in the agent; an empty string when nothing did.
 
     Args:
-        before: What `identify` gave.
+        before: Result of `identify`.
         connections: Inodes of the agent's ends of the connections that the host has to it now.
         rootfs: The image's root file system.
-        upper: What the replica wrote.
+        upper: Upper layer of the replica.
 
     Raises:
         TooBusy: It takes too long for want of a processor.
@@ -211,7 +211,7 @@ def _check_process(known: AgentIdentity) -> None:
 def _check_sockets(
     known: AgentIdentity, pids: Collection[int], listening: int, connections: Collection[int]
 ) -> None:
-    """Look more than once: what the agent starts has its descriptors until it is another program."""
+    """Check repeatedly: a process that the agent starts has its descriptors until `execve`."""
     for looks_left in reversed(range(_LOOKS)):
         try:
             _check_holders(known, pids, listening, connections)
@@ -270,7 +270,7 @@ def _holders(pids: Collection[int], inodes: Collection[int]) -> dict[int, set[in
 
 
 def _check_unwritten(upper: str, path: str) -> None:
-    """Raise unless nothing of a path, or above it, was replaced in the upper layer."""
+    """Raise if anything of a path, or above it, was replaced in the upper layer."""
     place = upper
     parts = path.split("/")
     for part in parts:
@@ -289,7 +289,7 @@ def _check_unwritten(upper: str, path: str) -> None:
 
 
 def _check_code(pid: int, rootfs: str, upper: str) -> None:
-    """Raise unless all executable memory is of the image's files, byte by byte."""
+    """Raise unless all executable memory equals the image's files."""
     device = ""
     with open(f"/proc/{pid}/mem", "rb", buffering=0) as memory:
         for start, end, offset, of_device, path in _executable(pid):
@@ -314,7 +314,7 @@ def _executable(pid: int) -> Iterator[tuple[int, int, int, str, str]]:
 
 
 def _part(path: str, offset: int, length: int) -> bytes:
-    """Return a part of a file as a mapping shows it: zeros behind its end."""
+    """Return a part of a file as a mapping shows it, with zeros behind its end."""
     fd = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
     try:
         data = os.pread(fd, length, offset)
@@ -324,7 +324,7 @@ def _part(path: str, offset: int, length: int) -> bytes:
 
 
 def _mounts(pid: int) -> list[str]:
-    """Return the mounts that could cover the agent's files, each with its number."""
+    """Return the mounts that could cover the agent's files, by their numbers."""
     found = []
     for line in _read(f"/proc/{pid}/mountinfo").decode("utf-8", "replace").splitlines():
         fields = line.split(" ")

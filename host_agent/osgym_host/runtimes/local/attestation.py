@@ -1,4 +1,4 @@
-"""Ask the zygote whether a replica's guest agent is still what it was; `agent_check` looks."""
+"""Attestation of a replica's guest agent by the zygote, which runs `agent_check`."""
 
 from __future__ import annotations
 
@@ -24,13 +24,13 @@ _IMAGE_WAIT_S, _IMAGE_LOOK_S = 15.0, 0.25
 
 
 Processes = Callable[[], set[int] | None]
-"""Gives the processes of the replica; blocks."""
+"""Function that returns the processes of a replica; blocks."""
 
 
 async def witness(supervisor: Supervisor, replica: LocalReplica, processes: Processes) -> None:
-    """Note which process the agent is. Nobody has used the replica yet; a second call changes nothing.
+    """Record the identity of the agent before anybody uses the replica. A second call changes nothing.
 
-    An image without an agent of ours is noted as such: there is nothing to check later.
+    An image without an agent of ours is recorded as such: later checks have nothing to compare.
     """
     if replica.agent is not None:
         return
@@ -51,8 +51,8 @@ async def attest(
 
     Raises:
         GuestRestarted: The agent, which no program of the desktop can reach, crashed and was started again.
-        GuestTampered: It is not what it was.
-        RuntimeFault: The zygote cannot look, or the image is missing for too long.
+        GuestTampered: The agent was replaced or changed.
+        RuntimeFault: The zygote cannot check it, or the image is missing for too long.
     """
     if not replica.agent:
         return False

@@ -1,4 +1,4 @@
-"""A little assembler for classic BPF programs, with labels. Pure."""
+"""Assembler for classic BPF programs with labels. Pure."""
 
 from __future__ import annotations
 
@@ -22,25 +22,24 @@ class _Instruction:
 
 
 class Program:
-    """Instructions in order; jumps go forward, to labels that are unique."""
+    """Instructions in order. Jumps go forward, to labels that are unique."""
 
     def __init__(self) -> None:
-        """Start empty."""
         self._instructions: list[_Instruction] = []
         self._labels: dict[str, int] = {}
 
     def label(self, name: str) -> None:
-        """Name the instruction that comes next."""
+        """Set the label of the next instruction."""
         if name in self._labels:
             raise ValueError(f"the label {name!r} is there already")
         self._labels[name] = len(self._instructions)
 
     def load(self, offset: int) -> None:
-        """Load a word of the data."""
+        """Load a word of the data at an offset."""
         self._instructions.append(_Instruction(_LD_W_ABS, offset))
 
     def keep_bits(self, mask: int) -> None:
-        """Clear all other bits of what is loaded."""
+        """Clear all other bits of the loaded word."""
         self._instructions.append(_Instruction(_AND, mask))
 
     def answer(self, value: int) -> None:
@@ -48,15 +47,15 @@ class Program:
         self._instructions.append(_Instruction(_RET, value))
 
     def jump_if_equal(self, value: int, label: str) -> None:
-        """Go to the label when this is loaded."""
+        """Go to the label if the loaded word equals the value."""
         self._instructions.append(_Instruction(_JEQ, value, if_true=label))
 
     def jump_unless_equal(self, value: int, label: str) -> None:
-        """Go to the label when anything else is loaded."""
+        """Go to the label unless the loaded word equals the value."""
         self._instructions.append(_Instruction(_JEQ, value, if_false=label))
 
     def jump_if_less(self, value: int, label: str) -> None:
-        """Go to the label when less is loaded, without a sign."""
+        """Go to the label if the loaded word is less, unsigned."""
         self._instructions.append(_Instruction(_JGE, value, if_false=label))
 
     def assemble(self) -> bytes:

@@ -1,4 +1,4 @@
-"""Mounts attached nowhere: made with the host's rights, put in place by a replica's first process.
+"""Detached mounts: made with the host's rights, attached by a replica's first process.
 
 Standard library only. Each function returns a descriptor of a mount that goes with its last descriptor
 unless it was attached before.
@@ -87,7 +87,7 @@ def proc() -> int:
 
 
 def devices(uid: int, gid: int) -> int:
-    """Make a /dev of its own, with nodes that no other replica has: locks and watches on them stay inside.
+    """Make a /dev with nodes that no other replica has: locks and watches on them stay inside.
 
     Raises:
         OSError: This process may not make device nodes.

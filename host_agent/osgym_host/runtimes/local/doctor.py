@@ -1,4 +1,4 @@
-"""The local runtime: a replica is really made, from this machine's own shell."""
+"""Doctor's checks of the local runtime: a replica is really made from this machine's own shell."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ _PROBE_TIMEOUT_S = 10.0
 
 
 async def check_ids(context: DoctorContext) -> list[Finding]:
-    """Subordinate ids, and the tools that map them for ordinary users."""
+    """Check subordinate ids, and the tools that map them for ordinary users."""
     name = "subordinate ids"
     try:
         idmap = current_idmap()
@@ -150,7 +150,7 @@ async def _try_create(runtime: LocalRuntime, image: ProbeImage) -> list[Finding]
 
 
 def _isolation(shared_because: str, devices_shared: bool) -> Finding:
-    """Say which isolation of ids was in force for the replica that was made."""
+    """Return the finding about the ids that the replica had."""
     name = "isolation"
     unbounded = unbounded_because()
     bounds = "Namespaces, inotify instances, queued signals and message queues are bounded for each replica"
@@ -190,7 +190,7 @@ def _failed(name: str, text: str) -> Finding:
 
 
 def _namespace_remedy() -> str:
-    """Say what of the usual obstacles stands in the way here."""
+    """Return which of the usual obstacles to namespaces is present here."""
     for path, bad, remedy in (
         (
             "kernel/apparmor_restrict_unprivileged_userns",
@@ -212,7 +212,7 @@ def _namespace_remedy() -> str:
 
 
 async def check_egress(context: DoctorContext) -> list[Finding]:
-    """Try both ways out: links with rules on this host, and its proxy."""
+    """Try both kinds of egress: links with rules on this host, and its proxy."""
     proxy, link = await _try_proxy(), await _try_links()
     facts = {"way": "link" if not link else "proxy" if not proxy else "none", "proxy": not proxy}
     if proxy:
@@ -233,7 +233,7 @@ async def check_egress(context: DoctorContext) -> list[Finding]:
 
 
 async def _try_links() -> str:
-    """Say why replicas cannot have links; empty when they can."""
+    """Return the reason why replicas cannot have links; empty when they can."""
     links = ReplicaNetwork(f"osgym-doctor-{os.getpid()}", needed=Egress.OPEN)
     try:
         await links.start()
@@ -244,7 +244,7 @@ async def _try_links() -> str:
 
 
 async def _try_proxy() -> str:
-    """Say why there can be no proxy; empty when there can."""
+    """Return the reason why there can be no proxy; empty when there can."""
     proxy = ReplicaProxy(ProxyOptions(Egress.OPEN))
     try:
         await proxy.start()
@@ -261,7 +261,7 @@ _NO_LINKS = (
 
 
 async def check_criu(context: DoctorContext) -> list[Finding]:
-    """CRIU, which task templates and clones of warm replicas need."""
+    """Check CRIU, which task templates and clones of warm replicas need."""
     criu = await asyncio.to_thread(find_criu)
     version = None if criu.version is None else ".".join(map(str, criu.version))
     facts = {"version": version, "path": criu.path}

@@ -1,4 +1,4 @@
-"""What the first process of a replica does between `clone` and its session. Standard library only.
+"""First process of a replica, from `clone` to its session. Standard library only.
 
 It runs as a fork of a fork of the zygote in fresh namespaces, with every capability in them and none
 outside; `outer` says what is around them.
@@ -26,10 +26,14 @@ NAMESPACES = sc.CLONE_NEWUSER | sc.CLONE_NEWPID | sc.CLONE_NEWNS | sc.CLONE_NEWI
 
 
 class StepFailed(Exception):
-    """A step of the way into the replica failed; `step` names it, `reason` is the rest."""
+    """Failure of a step on the way into the replica.
+
+    Attributes:
+        step: Name of the step.
+        reason: Text of the cause.
+    """
 
     def __init__(self, step: str, cause: OSError) -> None:
-        """Keep the step beside the cause."""
         super().__init__(f"{step}: {cause}")
         self.step = step
         self.reason = str(cause)
@@ -37,15 +41,15 @@ class StepFailed(Exception):
 
 @dataclass(frozen=True)
 class Descriptors:
-    """What the first process got open.
+    """Descriptors that the first process inherits.
 
     Attributes:
-        console: Where stdout and stderr go.
-        status: Errors are written here; `execve` closes it.
+        console: Target of stdout and stderr.
+        status: Pipe for errors; `execve` closes it.
         image: The root file system as a detached mount with the replica's ids as owners; -1: it has them
             on disk.
         dev: A detached /dev with nodes of its own; -1: the host's are bound there.
-        go: One byte comes here when the id maps are written; end of file means give up.
+        go: Pipe that gets one byte when the id maps are written; at its end the process gives up.
         sys: A detached /sys; -1: it stays empty.
         listen: Listening socket of the guest agent.
         groups: ``cgroup.procs`` files of the session's control groups; a process that writes to one joins it.
@@ -63,15 +67,15 @@ class Descriptors:
 
 @dataclass(frozen=True)
 class Inside:
-    """Settings of one replica.
+    """Settings of one replica's first process.
 
     Attributes:
         rootfs: Golden root file system.
         folder: Folder with `lower`, `upper`, `work` and `merged`.
         limits: `run_mib`, `tmp_mib`, `shm_mib`, `nofile`.
         filter_program: Instructions of the system call filter.
-        name_server: Written to /etc/resolv.conf; empty: that stays the image's.
-        files: Path, text and `w` (anew) or `a` (added) of what else is written.
+        name_server: Address for /etc/resolv.conf; empty: the image's file stays.
+        files: Path, text and mode (`w` writes anew, `a` appends) of further files.
     """
 
     rootfs: str
@@ -135,7 +139,7 @@ def enter(inside: Inside) -> None:
 
 
 class step(contextlib.AbstractContextManager["step"]):
-    """Name the step that an error comes from."""
+    """Context that adds the name of a step to errors."""
 
     def __init__(self, name: str) -> None:
         self._name = name
@@ -146,7 +150,7 @@ class step(contextlib.AbstractContextManager["step"]):
 
 
 def _mount_overlay(rootfs_fd: int, dir_fd: int, image_fd: int) -> None:
-    """Mount the replica's root and go there."""
+    """Mount the replica's root and make it the working directory."""
     sc.mount("none", "/", None, sc.MS_REC | sc.MS_PRIVATE)
     base = f"/proc/self/fd/{dir_fd}"
     lower = f"/proc/self/fd/{rootfs_fd}"
@@ -161,7 +165,7 @@ def _mount_overlay(rootfs_fd: int, dir_fd: int, image_fd: int) -> None:
 
 
 def _mount_all(inside: Inside) -> None:
-    """Mount what belongs into the root, and leave the host's."""
+    """Mount the file systems of the replica below its root, and leave the host's root."""
     limits = inside.limits
     guarded = sc.MS_NOSUID | sc.MS_NODEV
     sc.mount("proc", "proc", "proc", guarded | sc.MS_NOEXEC)
@@ -192,7 +196,7 @@ def _mount_dev(dev_fd: int, shm_mib: int) -> None:
 
 
 def complete_dev(folder: str) -> None:
-    """Make what a /dev has besides device nodes."""
+    """Make links and folders of a /dev besides its device nodes."""
     for name in ("pts", "shm"):
         os.mkdir(f"{folder}/{name}", 0o755)  # noqa: PTH102 (no pathlib in what is forked per replica)
     for name, target in (
@@ -206,7 +210,7 @@ def complete_dev(folder: str) -> None:
 
 
 def _set_name_server(address: str) -> None:
-    """Name who answers for names; in the replica's root already, so no link of the image leads out."""
+    """Write /etc/resolv.conf, in the replica's root already, so that no link of the image leads out."""
     with contextlib.suppress(FileNotFoundError):
         os.unlink("/etc/resolv.conf")  # noqa: PTH108 (no pathlib in what is forked per replica)
     flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
@@ -216,7 +220,7 @@ def _set_name_server(address: str) -> None:
 
 
 def _write(path: str, text: str, mode: str) -> None:
-    """Write a file, with the folders above it; in the replica's root already, as `_set_name_server` says."""
+    """Write a file with the folders above it, in the replica's root already (see `_set_name_server`)."""
     folder = ""
     for part in path.split("/")[1:-1]:
         folder += f"/{part}"
@@ -232,7 +236,7 @@ def _write(path: str, text: str, mode: str) -> None:
 
 
 def set_limits(limits: dict[str, int]) -> None:
-    """Bound open files and core dumps of this process and what it starts."""
+    """Bound open files and core dumps of this process and its descendants."""
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
     most = limits["nofile"] if hard == resource.RLIM_INFINITY else min(hard, limits["nofile"])
@@ -258,7 +262,7 @@ def _arrange_descriptors(inside: Inside) -> None:
 
 
 def reset_signals() -> None:
-    """Have every signal do what it does by default, and none blocked."""
+    """Reset every signal to its default and unblock all."""
     for number in signal.valid_signals() - {signal.SIGKILL, signal.SIGSTOP}:
         with contextlib.suppress(OSError):  # the C library keeps two for itself
             signal.signal(number, signal.SIG_DFL)

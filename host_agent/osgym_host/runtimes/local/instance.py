@@ -1,4 +1,4 @@
-"""The folder of one instance on disk: who owns it, and what a killed predecessor left in it."""
+"""Folder of one instance on disk: its lock, and the leftovers of a killed predecessor."""
 
 from __future__ import annotations
 
@@ -24,7 +24,6 @@ class InstanceDir:
     """`<data>/run/<instance>`: `agent.lock`, `zygote.lock`, `zygote.json`, `cgroups.json`, `replicas/`."""
 
     def __init__(self, path: Path) -> None:
-        """Nothing is touched before `acquire`."""
         self.path = path
         self.replicas = path / "replicas"
         self.egress_record = egress_record(path)
@@ -41,14 +40,14 @@ class InstanceDir:
         self._lock.acquire()
 
     def release(self) -> None:
-        """Let go of the folder. Idempotent."""
+        """Release the folder. Idempotent."""
         self._lock.release()
 
     async def zygote_lock(self) -> int:
-        """Wait for the end of a former zygote, killing it when it stays, and take its lock.
+        """Wait for the end of a former zygote, kill one that stays, and take its lock.
 
         Returns:
-            The descriptor; the lock is held as long as any copy of it is open.
+            Descriptor of the lock, which is held as long as any copy of it is open.
 
         Raises:
             RuntimeFault: A former zygote cannot be ended.
@@ -73,14 +72,14 @@ class InstanceDir:
             await asyncio.sleep(_POLL_S)
 
     def leftover_names(self) -> list[str]:
-        """Return names of folders of former replicas."""
+        """Return the names of former replicas' folders."""
         return sorted(entry.name for entry in os.scandir(self.replicas))
 
     def kill_leftovers(self, tree: CgroupTree) -> int:
-        """Kill what still runs of former replicas; remove their control groups. Blocking.
+        """Kill processes of former replicas and remove their control groups. Blocking.
 
         Returns:
-            How many processes were killed.
+            Number of killed processes.
 
         Raises:
             RuntimeFault: A control group cannot be removed.
@@ -102,25 +101,25 @@ class InstanceDir:
         return killed
 
     def forget(self) -> None:
-        """Remove the records of an instance that left nothing."""
+        """Remove the records of an instance that has no leftovers."""
         for name in (ZYGOTE_RECORD, RECORD):
             (self.path / name).unlink(missing_ok=True)
 
 
 def egress_record(run_folder: Path) -> Path:
-    """The file that says that links or rules of this instance may be on the host."""
+    """Return the file that exists while links or rules of this instance may be on the host."""
     return run_folder / "egress"
 
 
 def record_process(path: Path, pid: int) -> None:
-    """Write down who a process is, for a later host agent."""
+    """Write the identity of a process to disk, for a later host agent."""
     identity = ProcessIdentity.of(pid)
     if identity is not None:
         path.write_text(json.dumps({"pid": identity.pid, "start_ticks": identity.start_ticks}))
 
 
 def kill_recorded(path: Path, timeout_s: float = 5.0) -> int:
-    """Kill the recorded process if it is still that one, and wait for its end. Blocking.
+    """Kill the recorded process, if its identity is the same, and wait for its end. Blocking.
 
     Returns:
         1 when a process was killed, else 0.

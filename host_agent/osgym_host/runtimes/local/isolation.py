@@ -1,4 +1,4 @@
-"""What keeps replicas apart on this host: own ids where that can be had, own bounds everywhere."""
+"""Isolation of replicas from each other: ids of their own where possible, and limits of kernel objects."""
 
 from __future__ import annotations
 
@@ -28,17 +28,17 @@ COUNTS: Mapping[str, int] = {
     "max_fanotify_groups": 64,
     "max_fanotify_marks": 65_536,
 }
-"""The most that one replica may have of each, by file name in `/proc/sys/user`."""
+"""Largest number of kernel objects of one replica, by file name in `/proc/sys/user`."""
 _SHARE = 8
-"""Where replicas share the host's own limit, one gets no more than this part of it, or `_LEAST`."""
+"""Divisor of the host's own limit, where replicas share it: one gets that part, but at least `_LEAST`."""
 _LEAST = 16
-"""More than the 8 inotify instances that a desktop with four large applications open had."""
+"""Least share: a desktop with four large applications had 8 inotify instances."""
 
 SIGPENDING = 4096
-"""Queued signals and timers of one replica; by default a user has as many as half of the threads that fit
-into memory."""
+"""Limit of queued signals and timers of one replica; the default is half of the threads that fit into
+memory."""
 MSGQUEUE_BYTES = 204_800
-"""POSIX message queues of one replica; a default queue takes 83,000 bytes."""
+"""Limit of POSIX message queues of one replica; a default queue takes 83,000 bytes."""
 
 SHARED_USER = (
     "All replicas share one range of ids, since ordinary users cannot map the ids of a mount: descriptors "
@@ -54,10 +54,12 @@ _SYSCTLS = Path("/proc/sys/user")
 
 
 class Isolation:
-    """Decides for each replica which ids it runs with, and remembers what the kernel refused."""
+    """Ids for each replica, and what the kernel refused of them so far."""
 
     def __init__(self, ranges: IdRanges | None) -> None:
-        """Args: ranges: None for an ordinary user, who has but one."""
+        """Args:
+        ranges: Ranges of ids; None for an ordinary user, who has only one.
+        """
         self._ranges = ranges
         self._refused: dict[Path, str] = {}
         self.devices_shared = False
@@ -65,7 +67,7 @@ class Isolation:
 
     @classmethod
     def open(cls, instance: Path) -> Isolation:
-        """Open what this user may use.
+        """Open the ranges that this user may use.
 
         Raises:
             OSError: The instance's folder cannot be written.
@@ -75,7 +77,7 @@ class Isolation:
         return cls(IdRanges.open(LOCK_FILE, instance / "id-ranges.lock"))
 
     def take(self, rootfs: Path) -> ReplicaIds | None:
-        """Return ids for a replica of this image; None: the image's own, which all such replicas share."""
+        """Return ids for a replica of this image; None: the image's own, which such replicas share."""
         if self._ranges is None or rootfs in self._refused:
             return None
         ids = self._ranges.take()
@@ -84,35 +86,35 @@ class Isolation:
         return ids
 
     def release(self, ids: ReplicaIds | None) -> None:
-        """Give ids back, after the last process and file that has them. Idempotent."""
+        """Return ids to their range, after the last process and file that has them. Idempotent."""
         if ids is not None and self._ranges is not None:
             self._ranges.release(ids)
 
     def refused(self, rootfs: Path, reason: str) -> None:
-        """Note that a replica of this image ran with shared ids only, and why."""
+        """Record that a replica of this image ran with shared ids only, and why."""
         _log.warning("replicas of %s share one range of ids: %s", rootfs, reason)
         self._refused[rootfs] = reason
 
     def close(self) -> None:
-        """Let go of all. Idempotent."""
+        """Release all ranges. Idempotent."""
         if self._ranges is not None:
             self._ranges.close()
 
     @property
     def lock_fd(self) -> int:
-        """What a process keeps open so that the ranges stay taken as long as it lives; -1: nothing."""
+        """Descriptor that keeps the ranges taken as long as any process holds it; -1: none."""
         return -1 if self._ranges is None else self._ranges.lock_fd
 
     @property
     def shared_because(self) -> str:
-        """Why replicas share a range of ids; empty when each has its own."""
+        """Reason why replicas share a range of ids; empty when each has its own."""
         if self._ranges is None:
             return SHARED_USER
         return next(iter(self._refused.values()), "")
 
 
 def unbounded_because(sysctls: Path = _SYSCTLS) -> str:
-    """Return why the limits of a user namespace cannot be written here; empty where they can."""
+    """Return the reason why limits of user namespaces cannot be written here; empty where they can."""
     with contextlib.suppress(OSError):  # none at all: this kernel does not count
         if os.statvfs(sysctls).f_flag & os.ST_RDONLY:
             return UNBOUNDED

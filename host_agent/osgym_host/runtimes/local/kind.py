@@ -1,4 +1,4 @@
-"""The local runtime as the registry knows it."""
+"""Kind of the local runtime: its image, its settings' meaning, its checks."""
 
 from __future__ import annotations
 
@@ -27,12 +27,11 @@ class LocalKind(RuntimeKind):
     has_proxy = True
 
     def find_image(self, settings: Settings) -> ImageRef:
-        """Look up the flavor, or the digest."""
         image = ImageStore(settings.data_dir).resolve(settings.image)
         return ImageRef(image, image.flavor)
 
     def make(self, settings: Settings, image: ImageRef | None) -> Runtime:
-        """Make the runtime, with links or a proxy where replicas may go out."""
+        """Make the runtime, with links or a proxy where replicas have egress."""
         egress = Egress(settings.egress)
         links = proxy = None
         if uses_proxy(settings):
@@ -49,22 +48,19 @@ class LocalKind(RuntimeKind):
         return LocalRuntime(settings.data_dir, settings.instance, links, proxy, templates=templates)
 
     def checks(self) -> Checks:
-        """Return those of the machine."""
         return CHECKS
 
     def extra_checks(self) -> Checks:
-        """Return those of egress and of branch points."""
         return EXTRA_CHECKS
 
     def has_leftovers(self, run_folder: Path) -> bool:
-        """Say whether there are replicas, or a zygote."""
         return any((run_folder / "replicas").glob("*")) or any(
             path.exists() for path in (run_folder / ZYGOTE_RECORD, egress_record(run_folder))
         )
 
 
 def uses_proxy(settings: Settings) -> bool:
-    """Whether replicas have the host's proxy."""
+    """Return whether the settings give replicas the host's proxy."""
     if settings.web != "off":
         return True
     wanted = settings.egress_by == "proxy" or (settings.egress_by == "auto" and os.geteuid() != 0)

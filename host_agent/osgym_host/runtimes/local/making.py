@@ -1,4 +1,4 @@
-"""How a replica comes into being, from the zygote's side. Standard library only.
+"""Making of a replica, in the zygote. Standard library only.
 
 Two forks: the first one is in the outer user namespace (see `outer`) and makes the second one, the
 replica's first process (see `inside`), as a child of the zygote.
@@ -18,12 +18,12 @@ from osgym_host.runtimes.local.criu import restoring
 from osgym_host.runtimes.local.protocol import ID_COUNT
 
 _OOM_SCORE_ADJ = 500
-"""Replicas go first when the whole host is out of memory, long before the host agent."""
+"""Score by which the kernel kills replicas long before the host agent when the host is out of memory."""
 
 
 @dataclass
 class Starting:
-    """A replica on the way to its session.
+    """Replica whose session does not run yet.
 
     Attributes:
         status_r: Through this pipe come the first process's PID and the inode of the guest agent's socket as
@@ -32,8 +32,8 @@ class Starting:
         maker: PID of the process that makes its first one (see `outer`), 0 when it is gone.
         own_devices: Its device nodes are its own.
         pid: PID of its first process, 0 until the maker named it.
-        listening: That inode, 0 until then.
-        told: What came through the pipe besides.
+        listening: Inode of the guest agent's socket, 0 until the maker named it.
+        told: Bytes that came through the pipe besides.
         network: Its network namespace, if the host agent puts a link there; -1: it does not.
         restored_in: Folder of a replica that CRIU restores: its maker is CRIU, which names the first process
             in a file when it ends. Empty for others.
@@ -53,14 +53,14 @@ class Starting:
 
 @dataclass(frozen=True)
 class _Parts:
-    """What a maker takes along, opened with the zygote's rights.
+    """Descriptors that the zygote opens with its rights for a maker.
 
     Attributes:
-        numbers: Which user and group the replica's first ids are in the outer namespace.
+        numbers: User and group of the replica's first ids in the outer namespace.
         image: See `inside.Descriptors`.
         dev: The same.
         groups: See `inside.Descriptors`.
-        template: Of a clone.
+        template: Template of a clone; None for others.
     """
 
     numbers: tuple[int, int]
@@ -71,14 +71,14 @@ class _Parts:
 
 
 def start_maker(message: dict[str, Any], fds: list[int], program: bytes) -> Starting:
-    """Carry out a `spawn` request (see `protocol`) as far as this process has to.
+    """Start carrying out a `spawn` request (see `protocol`).
 
     Returns:
-        What is under way: a child that makes the replica's first process, as another child, and ends.
+        The replica under way: a child makes its first process, as another child, and ends.
 
     Raises:
         StepFailed: The kernel refused; neither of the two is left.
-        OSError: The same.
+        OSError: The kernel refused; neither of the two is left.
     """
     ids = message["uid_base"], message["gid_base"]
     _prepare(message["folder"], *ids, restored=bool(message.get("restore")))
@@ -120,7 +120,7 @@ def _pipe(closing: contextlib.ExitStack, flags: int) -> tuple[int, int]:
 
 
 def _end(maker: int) -> None:
-    """End a maker that has made nothing yet."""
+    """Kill a maker before it has made anything."""
     os.kill(maker, signal.SIGKILL)
     os.waitpid(maker, 0)
 
@@ -153,7 +153,7 @@ def _open_parts(message: dict[str, Any], closing: contextlib.ExitStack) -> _Part
 
 
 def _admit(message: dict[str, Any], maker: int, parts: _Parts) -> int:
-    """Give the process in the outer namespace its ids, its image and its control group, before it goes on.
+    """Give the process in the outer namespace its ids, its image and its control group.
 
     Returns:
         Descriptor of its network namespace, if the host agent puts a link there; -1: it does not.
@@ -191,7 +191,7 @@ def _around(message: dict[str, Any], numbers: tuple[int, int], fds: tuple[int, .
 
 
 def _be_maker(around: outer.Outer, what: inside.Inside, template: restoring.Template | None) -> None:
-    """The process in the outer namespace. Never returns."""
+    """Run the process in the outer namespace. Never returns."""
     if template is None:
         _make(around, what)
     else:
@@ -199,7 +199,7 @@ def _be_maker(around: outer.Outer, what: inside.Inside, template: restoring.Temp
 
 
 def _prepare(folder: str, uid: int, gid: int, *, restored: bool) -> None:
-    """Make the folders of the overlay, but the upper one of a clone; they belong to the replica's root."""
+    """Make the overlay's folders, owned by the replica's root; a clone has its upper folder already."""
     for name in ("lower", *(() if restored else ("upper",)), "work", "merged"):
         path = f"{folder}/{name}"
         os.mkdir(path, 0o755)  # noqa: PTH102 (no pathlib in what is forked)
@@ -207,7 +207,7 @@ def _prepare(folder: str, uid: int, gid: int, *, restored: bool) -> None:
 
 
 def _devices(uid: int, gid: int) -> int:
-    """A detached /dev; -1 where device nodes are not ours to make, as for an ordinary user."""
+    """Return a detached /dev; -1 for ordinary users, who may not make device nodes."""
     try:
         return detached.devices(uid, gid)
     except OSError:
@@ -215,7 +215,7 @@ def _devices(uid: int, gid: int) -> int:
 
 
 def _make(around: outer.Outer, what: inside.Inside) -> None:
-    """The process in the outer namespace, from `clone` to its end. Never returns."""
+    """Run the process in the outer namespace, from `clone` to its end. Never returns."""
     signal.set_wakeup_fd(-1)
     code, text = 1, "outer namespace\n?"
 
@@ -235,7 +235,7 @@ def _make(around: outer.Outer, what: inside.Inside) -> None:
 
 
 def _restore(around: outer.Outer, what: inside.Inside, template: restoring.Template) -> None:
-    """The process in the outer namespace of a clone, from `clone` to CRIU or its end. Never returns."""
+    """Run the process in the outer namespace of a clone, from `clone` to CRIU or its end. Never returns."""
     signal.set_wakeup_fd(-1)
     text = "criu\n?"
     try:
@@ -252,7 +252,7 @@ def _restore(around: outer.Outer, what: inside.Inside, template: restoring.Templ
 
 
 def _child(what: inside.Inside) -> None:
-    """The first process of a replica, from `clone` to its session or its end. Never returns."""
+    """Run the first process of a replica, from `clone` to its session or its end. Never returns."""
     text = "session\n?"
     try:
         inside.enter(what)
@@ -266,7 +266,7 @@ def _child(what: inside.Inside) -> None:
 
 
 def _map_image(image_fd: int, user_namespace: str) -> None:
-    """Give the files of the image the ids of a user namespace as owners."""
+    """Show the image's files with the ids of a user namespace as owners."""
     namespace = os.open(user_namespace, os.O_RDONLY | os.O_CLOEXEC)
     try:
         detached.map_ids(image_fd, namespace)
@@ -296,7 +296,7 @@ def _map_by_helper(message: dict[str, Any], image_fd: int) -> None:
 
 
 class _named(contextlib.AbstractContextManager["_named"]):
-    """Name the step of a request that an error comes from."""
+    """Context that adds the name of a step to errors."""
 
     def __init__(self, step: str) -> None:
         self._step = step
@@ -307,7 +307,7 @@ class _named(contextlib.AbstractContextManager["_named"]):
 
 
 class _owner(contextlib.AbstractContextManager["_owner"]):
-    """A user namespace made in here belongs to these ids, on whose counters it then counts."""
+    """Context in which new user namespaces belong to these ids and count on their limits."""
 
     def __init__(self, uid: int, gid: int) -> None:
         self._ids = (uid, gid)
@@ -321,7 +321,7 @@ class _owner(contextlib.AbstractContextManager["_owner"]):
 
 
 class signals_blocked(contextlib.AbstractContextManager["signals_blocked"]):
-    """No handler of the zygote runs in a child."""
+    """Context in which no signal handler of the zygote runs in a child."""
 
     def __enter__(self) -> signals_blocked:
         self._before = signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())

@@ -1,4 +1,4 @@
-"""Ask the zygote what a replica uses of the disk: it alone may look into a replica's folder."""
+"""Disk usage of a replica, measured by the zygote: it alone may read a replica's folder."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ _TIMEOUT_S = 30.0
 async def of_disk(
     supervisor: Supervisor, replicas_fd: int, replica: LocalReplica, pids: Collection[int] | None
 ) -> tuple[float | None, HeldFiles | None]:
-    """Return MiB of its overlay, and what its processes hold of files that are gone.
+    """Return the overlay's size in MiB, and deleted files that processes hold open.
 
     Args:
-        replicas_fd: The folder that holds its folder.
+        replicas_fd: Descriptor of the folder that holds the replica's folder.
 
     Returns:
-        Nothing of both where the zygote does not say: the next look will.
+        None for both where the zygote does not answer; the next measurement will.
     """
     fields = {
         "name": replica.folder.name,

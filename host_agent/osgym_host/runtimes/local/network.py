@@ -27,8 +27,13 @@ INSIDE = "up0"
 
 @dataclass
 class LinkSlot(gate.LinkSlot):
-    """A link in use. `namespace` keeps the replica's network there until the link is removed: else the kernel
-    would free the link's name by itself, and another host agent could have it by then."""
+    """Link in use.
+
+        Attributes:
+            namespace: Descriptor that keeps the replica's network until the link is removed. Without it the
+    kernel
+                would free the link's name, and another host agent could take it.
+    """
 
     namespace: int = -1
 
@@ -54,7 +59,6 @@ class ReplicaNetwork(LinkGate[LinkSlot]):
         needed: Egress = Egress.NONE,
         record: Path | None = None,
     ) -> None:
-        """Nothing is touched before `start`."""
         super().__init__(mark, options)
         self._needed = needed
         self._record = record
@@ -88,10 +92,10 @@ class ReplicaNetwork(LinkGate[LinkSlot]):
             raise
 
     async def reserve(self, name: str) -> Link:
-        """Take a link for a replica that is about to be made; nothing passes it yet.
+        """Make a link for a replica that is about to be made; nothing passes it yet.
 
         Raises:
-            NetworkFailed: It could not be made; `detach` removes what is left.
+            NetworkFailed: It could not be made; `detach` removes the rest.
         """
         return (await self._reserve(name)).link
 
@@ -114,10 +118,10 @@ class ReplicaNetwork(LinkGate[LinkSlot]):
         return LinkSlot(link, machine)
 
     async def connect(self, name: str, namespace: int, egress: Egress) -> None:
-        """Put the far end of a reserved link into the replica's network, and let it reach what it may.
+        """Move the far end of a reserved link into the replica's network, and apply its egress policy.
 
         Args:
-            namespace: Descriptor of the replica's network namespace; the caller's to close.
+            namespace: Descriptor of the replica's network namespace; the caller closes it.
 
         Raises:
             NetworkFailed: It could not be done; `detach` removes what is left.
@@ -138,7 +142,7 @@ class ReplicaNetwork(LinkGate[LinkSlot]):
             slot.namespace = -1
 
     async def reap(self) -> int:
-        """Remove links of the instance that none of our replicas has; return how many there were."""
+        """Remove links of the instance that belong to no replica; return their number."""
         kept = {slot.link.slot for slot in self._slots.values()}
         found = await self._do(tools.find_links, self._mark, LINK_PREFIX)
         lost = [entry.slot for entry in found if entry.slot not in kept]
@@ -164,7 +168,7 @@ class ReplicaNetwork(LinkGate[LinkSlot]):
 
 
 def _far_end(link: Link) -> str:
-    """Name of the other end while it is still on the host."""
+    """Return the name of the replica's end while it is still on the host."""
     return f"{link.name}p"
 
 
@@ -190,10 +194,10 @@ def _set_up_inside(link: Link) -> None:
 
 
 def clear(mark: str, record: Path) -> int:
-    """Remove what a killed host agent with egress left, for one without. Blocking.
+    """Remove links and rules that a killed host agent left, for an instance without egress. Blocking.
 
     Returns:
-        How many links there were.
+        Number of removed links.
 
     Raises:
         NetworkFailed: Something is left.

@@ -30,7 +30,7 @@ from osgym_host.runtimes.local import syscalls as sc
 from osgym_host.runtimes.local.protocol import ID_COUNT
 
 NAMESPACES = sc.CLONE_NEWUSER | sc.CLONE_NEWNET | sc.CLONE_NEWNS
-"""The mount namespace is for making a detached /sys only."""
+"""New namespaces of the outer process; the mount namespace serves to make a detached /sys only."""
 _SYSCTLS = "/proc/sys/user"
 _SIOCGIFFLAGS, _SIOCSIFFLAGS, _IFF_UP = 0x8913, 0x8914, 1
 _RLIMITS = {
@@ -128,7 +128,7 @@ def _limit(outer: Outer) -> None:
 
 
 def _open_network(outer: Outer) -> None:
-    """Bring loopback up, and let the replica's users do there what takes a right over the namespace."""
+    """Bring loopback up, and grant the replica's users what otherwise takes a right over the namespace."""
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM | socket.SOCK_CLOEXEC) as sock:
         request = struct.pack("16sH14x", b"lo", 0)
         flags = struct.unpack("16xH14x", fcntl.ioctl(sock, _SIOCGIFFLAGS, request))[0]
@@ -140,7 +140,7 @@ def _open_network(outer: Outer) -> None:
 
 
 def _listen_for_proxy(outer: Outer) -> None:
-    """Listen in the replica's network for a process outside: a socket stays in the network it was made in."""
+    """Listen in the replica's network for a process outside: a socket stays in the network of its making."""
     with socket.socket(socket.AF_INET, socket.SOCK_STREAM | socket.SOCK_CLOEXEC) as listener:
         listener.bind(("127.0.0.1", outer.proxy_port))
         listener.listen(socket.SOMAXCONN)
@@ -149,7 +149,7 @@ def _listen_for_proxy(outer: Outer) -> None:
 
 
 def listen(folder: str) -> int:
-    """Listen where the guest agent is to be reached, before it runs; return the descriptor.
+    """Listen at the guest agent's address before it runs; return the descriptor.
 
     The socket is of the replica's network namespace, though anybody who reaches its file can connect: so
     no socket of a replica is of another namespace than its own.

@@ -1,4 +1,4 @@
-"""A tiny image made of this machine's own programs: what doctor and the contract tests clone.
+"""Small image made of this machine's own programs, which doctor and contract tests clone.
 
 Its files belong to the image's ids when root makes it, else to the caller, which replicas see as
 nobody: enough to run programs and to make folders in `/`.
@@ -54,7 +54,7 @@ class ProbeManifest:
 
 @dataclass(frozen=True, slots=True)
 class ProbeImage:
-    """Keeps the contract of `runtimes.base.ImageLike`."""
+    """Image for `runtimes.base.RootfsImage`."""
 
     digest: str
     rootfs: Path
@@ -74,7 +74,7 @@ def build_probe_image(
     Args:
         session: Text of `/usr/lib/osgym/session`, its `#!` line included.
         programs: Programs of this machine to copy, with the libraries they load.
-        trees: Folders of this machine to copy whole, and where to.
+        trees: Folders of this machine to copy whole, and their places in the image.
 
     Raises:
         OSError: Something could not be copied.

@@ -1,4 +1,4 @@
-"""What the host agent and its zygote say to each other, in `packets`. Standard library only.
+"""Messages between the host agent and its zygote, as `packets`. Standard library only.
 
 Requests: `{"id", "op"}` with
 - `spawn`: `key`, `rootfs`, `folder` (absolute paths), `uid_base`, `gid_base` (the replica's ids, as the
@@ -32,12 +32,12 @@ succeeded.
 from __future__ import annotations
 
 MAX_PIDS = 4000
-"""Of one `measure`: what fits into a packet."""
+"""Largest number of processes in one `measure` request: as many as fit into a packet."""
 SESSION = "/usr/lib/osgym/session"
 LISTEN_FD = 3
 SESSION_GROUPS_FD = LISTEN_FD + 1
-"""First of the descriptors by which `osgym-session` joins the session's control groups."""
+"""First descriptor by which `osgym-session` joins the session's control groups."""
 SESSION_GROUPS = "OSGYM_SESSION_GROUPS"
 """Environment variable with the number of these descriptors."""
 ID_COUNT = 65536
-"""Ids of a replica, and of an image."""
+"""Number of ids of a replica, and of an image."""

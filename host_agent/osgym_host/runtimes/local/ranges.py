@@ -16,30 +16,29 @@ from pathlib import Path
 from osgym_host.images.idmap import ID_COUNT, ROOT_UID_BASE
 
 FIRST_BASE = ROOT_UID_BASE + 2 * ID_COUNT
-"""After the range of the images' files and the one of virtual machines (`qemu.runner.users`)."""
+"""First id after the range of the images' files and that of virtual machines (`qemu.runner.users`)."""
 RANGES = (1_879_048_192 - FIRST_BASE) // ID_COUNT
-"""How many fit below the end of what systemd keeps for containers."""
+"""Number of ranges that fit below the end of those that systemd keeps for containers."""
 LOCK_FILE = Path("/run/osgym/id-ranges.lock")
-"""One byte for each range of this machine; host agents of all data directories lock there what they use."""
+"""File with one byte for each range of this machine; the host agents of all data directories lock theirs."""
 
 
 @dataclass(frozen=True, slots=True)
 class ReplicaIds:
-    """A range that one replica has to itself."""
+    """Range of ids that one replica has alone."""
 
     number: int
 
     @property
     def base(self) -> int:
-        """The host id of the replica's root, user and group alike."""
+        """Host id of the replica's root, user and group alike."""
         return FIRST_BASE + self.number * ID_COUNT
 
 
 class IdRanges:
-    """Hands out ranges that no other host agent of this machine uses."""
+    """Ranges that no other host agent of this machine uses."""
 
     def __init__(self, lock_fd: int, start: int = 0) -> None:
-        """Use `open`."""
         self._lock_fd = lock_fd
         self._next = start % RANGES
         self._taken: set[int] = set()
@@ -60,7 +59,7 @@ class IdRanges:
         return cls(fd, int.from_bytes(os.urandom(4), "big"))
 
     def take(self) -> ReplicaIds | None:
-        """Return a range that is free, the one that was so for longest; None when all are taken."""
+        """Return the range that has been free for longest; None when all are taken."""
         for step in range(RANGES):
             number = (self._next + step) % RANGES
             if number not in self._taken and self._lock(number, fcntl.F_WRLCK):
@@ -70,13 +69,13 @@ class IdRanges:
         return None
 
     def release(self, ids: ReplicaIds) -> None:
-        """Give a range back. Idempotent."""
+        """Return a range. Idempotent."""
         if ids.number in self._taken:
             self._taken.discard(ids.number)
             self._lock(ids.number, fcntl.F_UNLCK)
 
     def close(self) -> None:
-        """Give all back. Idempotent."""
+        """Return all ranges. Idempotent."""
         if self._lock_fd >= 0:
             os.close(self._lock_fd)
         self._lock_fd = -1
@@ -84,7 +83,7 @@ class IdRanges:
 
     @property
     def lock_fd(self) -> int:
-        """The lock lives as long as any copy of this descriptor, so also in whoever keeps replicas alive."""
+        """Descriptor that holds the locks as long as any copy of it is open."""
         return self._lock_fd
 
     def _lock(self, number: int, kind: int) -> bool:
@@ -97,7 +96,7 @@ class IdRanges:
 
 
 def _open_own(path: Path) -> int:
-    """Open a lock file that nobody but this user may open, or an OSError."""
+    """Open a lock file that nobody but this user may open."""
     fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
     found = os.fstat(fd)
     if not stat.S_ISREG(found.st_mode) or found.st_uid != os.geteuid() or found.st_mode & 0o077:

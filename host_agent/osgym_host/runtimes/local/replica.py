@@ -1,4 +1,4 @@
-"""One replica of the local runtime: its processes, files and how it ended."""
+"""Replica of the local runtime: its processes, its files and its end."""
 
 from __future__ import annotations
 
@@ -23,25 +23,27 @@ EXIT_DISPLAY_LOST = 3
 _OOM_LOOK_S = 0.05
 _OOM_LOOKS = 40
 _PEER = struct.Struct("3i")
-"""Of SO_PEERCRED: PID, user and group of who listens."""
+"""Layout of SO_PEERCRED: PID, user and group of the process that listens."""
 
 
 class LocalReplica(Replica):
-    """Made by `LocalRuntime.create`; everything that changes, the runtime changes.
+    """Replica made by `LocalRuntime.create`; only its runtime changes it.
 
     Attributes:
-        disk_devices: Where its files lie, as its processes see it and as the host does; noted once, before
-            the guest can change what is its root.
+        disk_devices: Device numbers of its files, as seen by its processes and by the host; read once, before
+            the guest can change its root.
         listening: Inode of the guest agent's listening socket.
         one_pid_namespace: True if the desktop's programs share the PID namespace of the guest agent, so that
             root in the desktop can reach the agent.
-        agent: What its guest agent is, as `agent_check` noted it; empty where that cannot be told.
+        agent: Identity of its guest agent (`agent_check`); empty where it has none.
     """
 
     def __init__(
         self, spec: ReplicaSpec, key: str, folder: Path, group: CgroupGroup, ids: ReplicaIds | None
     ) -> None:
-        """Describe a replica whose process does not run yet; `ids`: its own, if it has any."""
+        """Args:
+        ids: Ids that it has alone; None: shared ones.
+        """
         super().__init__(spec)
         self.key = key
         self.folder = folder
@@ -61,7 +63,6 @@ class LocalReplica(Replica):
 
     @property
     def guest(self) -> GuestAddress:
-        """The unix socket that the guest agent inherited."""
         return UnixAddress(self.folder / "agent.sock")
 
     @property
@@ -70,9 +71,9 @@ class LocalReplica(Replica):
         return self._pid
 
     def agent_pid(self) -> int:
-        """Return the PID of the process that listens at the guest agent's socket, as the kernel names it.
+        """Return the PID of the process that listens at the guest agent's socket, from the kernel.
 
-        Of a clone it names who restored it, so its processes are looked at instead.
+        For a clone the kernel names CRIU, so the processes are searched instead.
         """
         if self.spec.origin is not None:
             try:
@@ -90,7 +91,7 @@ class LocalReplica(Replica):
         return int(_PEER.unpack(found)[0])
 
     def processes(self) -> set[int] | None:
-        """Return its processes, None when it is dead. Blocking."""
+        """Return its processes; None when it is dead. Blocking."""
         if self.exit_info is not None:
             return None
         if not self.disk_devices:
@@ -98,7 +99,6 @@ class LocalReplica(Replica):
         return self.group.pids() or processes_of(self.pid)
 
     def console_tail(self, max_bytes: int = 8192) -> str:
-        """Return the last bytes of the console log."""
         try:
             fd = os.open(self.folder / "console.log", os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
         except OSError:
@@ -111,7 +111,7 @@ class LocalReplica(Replica):
     # For the runtime only --------------------------------------------------------------------
 
     def runs(self, pid: int, pidfd: int) -> None:
-        """Its first process runs; `pidfd` is ours to close from now on."""
+        """Record its first process; `pidfd` belongs to the replica from now on."""
         self._pid = pid
         self._pidfd = pidfd
         oom_fd = self.group.oom_eventfd()
@@ -123,7 +123,7 @@ class LocalReplica(Replica):
             self._session_oom_fd, self._session_cap_noticed = session_fd, False
 
     def kill(self) -> None:
-        """Kill its first process, and with it all others. No effect on a dead replica.
+        """Kill its first process, and with it all others. Does nothing on a dead replica.
 
         Raises:
             PermissionError: Only the zygote may.
@@ -135,12 +135,12 @@ class LocalReplica(Replica):
                 return
 
     def ended(self, status: int) -> None:
-        """Its first process ended with this wait status; by then all others are gone."""
+        """Record the wait status of its first process, after which no process is left."""
         if not self._dead.done():
             self._dead.set_result(self._explain(status))
 
     def supervisor_lost(self) -> None:
-        """The zygote is gone; the kernel kills the replica. Find out when it is dead."""
+        """Wait for the end of a replica whose zygote has ended: the kernel kills it."""
         if self._dead.done():
             return
         if self._pidfd < 0:

@@ -1,4 +1,4 @@
-"""What exists between `start` and `stop` of the local runtime: zygote, control groups, ids, ways out."""
+"""Resources of the local runtime between `start` and `stop`: zygote, control groups, ids, egress."""
 
 from __future__ import annotations
 
@@ -12,22 +12,22 @@ from osgym_host.images.idmap import IdMap
 from osgym_host.runtimes import cgroups
 from osgym_host.runtimes.base import ReplicaDestroyFailed, StartReport
 from osgym_host.runtimes.egress.tools import NetworkFailed
+from osgym_host.runtimes.local.egress_provider import EgressProvider
 from osgym_host.runtimes.local.instance import ZYGOTE_RECORD, InstanceDir, record_process
 from osgym_host.runtimes.local.isolation import Isolation
 from osgym_host.runtimes.local.supervisor import ExitCallback, Supervisor
-from osgym_host.runtimes.local.ways_out import WaysOut
 
 REMOVE_TIMEOUT_S = 120.0
-"""Of a `remove` request: a replica may have written a million files."""
+"""Deadline of a `remove` request: a replica may have written a million files."""
 
 
 @dataclass(frozen=True, slots=True)
-class Hearers:
-    """Who hears of ends.
+class SupervisorCallbacks:
+    """Callbacks for the ends of replicas and of the process that supervises them.
 
     Attributes:
         on_exit: Called with key and wait status when a replica's first process has ended.
-        on_lost: Called with a zygote that is gone.
+        on_lost: Called with the zygote when it has ended.
     """
 
     on_exit: ExitCallback
@@ -36,15 +36,15 @@ class Hearers:
 
 @dataclass(slots=True)
 class Running:
-    """Use `open`; the caller has the instance's folder, which `close` gives back.
+    """Everything that a started runtime holds. `open` makes it; `close` also releases the instance's folder.
 
     Attributes:
-        replicas_fd: The folder that holds all replicas' folders.
+        replicas_fd: Descriptor of the folder that holds all replicas' folders.
     """
 
     instance: InstanceDir
-    hearers: Hearers
-    ways: WaysOut
+    callbacks: SupervisorCallbacks
+    egress: EgressProvider
     idmap: IdMap
     isolation: Isolation
     supervisor: Supervisor
@@ -53,19 +53,19 @@ class Running:
 
     @classmethod
     async def open(
-        cls, instance: InstanceDir, idmap: IdMap, ways: WaysOut, hearers: Hearers
+        cls, instance: InstanceDir, idmap: IdMap, egress: EgressProvider, callbacks: SupervisorCallbacks
     ) -> tuple[Running, StartReport]:
         """Start a zygote and clear what a killed predecessor left.
 
         Raises:
             RuntimeUnsupported: The host lacks something; the message says what to do.
-            RuntimeFault: Leftovers could not be removed. In both cases nothing of ours is left.
+            RuntimeFault: Leftovers could not be removed. In both cases nothing stays open.
         """
         mark = cgroups.instance_group_name(instance.path)
         async with contextlib.AsyncExitStack() as undo:
             isolation = Isolation.open(instance.path)
             undo.callback(isolation.close)
-            supervisor = await _start_zygote(instance, idmap, isolation, hearers)
+            supervisor = await _start_zygote(instance, idmap, isolation, callbacks)
             undo.push_async_callback(supervisor.close)
             tree = await asyncio.to_thread(cgroups.open_tree, mark)
             killed = await asyncio.to_thread(instance.kill_leftovers, tree)
@@ -76,9 +76,9 @@ class Running:
                 await supervisor.request(
                     "remove", {"names": names}, [replicas_fd], timeout_s=REMOVE_TIMEOUT_S
                 )
-            await ways.start(mark, instance.egress_record)
+            await egress.start(mark, instance.egress_record)
             undo.pop_all()
-        running = cls(instance, hearers, ways, idmap, isolation, supervisor, tree, replicas_fd)
+        running = cls(instance, callbacks, egress, idmap, isolation, supervisor, tree, replicas_fd)
         return running, StartReport(reaped_replicas=len(names), reaped_processes=killed)
 
     async def renew_supervisor(self) -> Supervisor:
@@ -89,17 +89,17 @@ class Running:
         """
         if self.supervisor.lost.done():
             await self.supervisor.close()
-            self.supervisor = await _start_zygote(self.instance, self.idmap, self.isolation, self.hearers)
+            self.supervisor = await _start_zygote(self.instance, self.idmap, self.isolation, self.callbacks)
         return self.supervisor
 
     async def close(self) -> list[BaseException]:
-        """Let go of the host, when there is no replica any more; return what went wrong."""
+        """Release everything after the last replica, and return the errors that occurred."""
         errors: list[BaseException] = []
         await self.supervisor.close()
         os.close(self.replicas_fd)
         self.isolation.close()
         try:
-            await self.ways.stop()
+            await self.egress.stop()
         except NetworkFailed as exc:
             errors.append(ReplicaDestroyFailed(f"the instance's links are left: {exc}"))
         try:
@@ -112,14 +112,14 @@ class Running:
 
 
 async def _start_zygote(
-    instance: InstanceDir, idmap: IdMap, isolation: Isolation, hearers: Hearers
+    instance: InstanceDir, idmap: IdMap, isolation: Isolation, callbacks: SupervisorCallbacks
 ) -> Supervisor:
     lock_fd = await instance.zygote_lock()
     try:
         lock_fds = [fd for fd in (lock_fd, isolation.lock_fd) if fd >= 0]
-        supervisor = await Supervisor.start(idmap, lock_fds, hearers.on_exit)
+        supervisor = await Supervisor.start(idmap, lock_fds, callbacks.on_exit)
     finally:
         os.close(lock_fd)
     record_process(instance.path / ZYGOTE_RECORD, supervisor.pid)
-    supervisor.lost.add_done_callback(lambda _: hearers.on_lost(supervisor))
+    supervisor.lost.add_done_callback(lambda _: callbacks.on_lost(supervisor))
     return supervisor

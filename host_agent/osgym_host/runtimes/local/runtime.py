@@ -1,4 +1,4 @@
-"""The local runtime: replicas as namespaces over an overlay, made by a zygote, gone without trace."""
+"""Local runtime: replicas as namespaces over an overlay, made by a zygote, removed without trace."""
 
 from __future__ import annotations
 
@@ -34,13 +34,13 @@ from osgym_host.runtimes.base import (
 from osgym_host.runtimes.egress.tools import NetworkFailed
 from osgym_host.runtimes.local import attestation, measuring, network, spawn, syscalls
 from osgym_host.runtimes.local.criu.points import LocalPoints
+from osgym_host.runtimes.local.egress_provider import EgressProvider, ReplicaEgress
 from osgym_host.runtimes.local.instance import InstanceDir, record_process
 from osgym_host.runtimes.local.isolation import unbounded_because
 from osgym_host.runtimes.local.ranges import ReplicaIds
 from osgym_host.runtimes.local.replica import LocalReplica
-from osgym_host.runtimes.local.running import REMOVE_TIMEOUT_S, Hearers, Running
+from osgym_host.runtimes.local.running import REMOVE_TIMEOUT_S, Running, SupervisorCallbacks
 from osgym_host.runtimes.local.supervisor import RequestFailed, Supervisor
-from osgym_host.runtimes.local.ways_out import Way, WaysOut
 from osgym_host.runtimes.replica_cgroup import Caps
 from osgym_host.runtimes.replica_table import ReplicaTable, check_name
 from osgym_host.runtimes.web.client import ProxyFailed, ReplicaProxy
@@ -50,13 +50,13 @@ _log = logging.getLogger(__name__)
 _SPAWN_TIMEOUT_S = 30.0
 _DEATH_TIMEOUT_S = 30.0
 _STEPS_OF_MAPPED_IMAGE = frozenset({"id-mapped image", "overlay"})
-"""Where kernels and file systems without id-mapped lower layers refuse."""
+"""Steps that fail on kernels and file systems without id-mapped lower layers."""
 
 
 class LocalRuntime(Runtime):
     """Replicas of one instance of the host agent, below `<data_dir>/run/<instance>`.
 
-    What each method promises and raises says the contract, `base.Runtime`.
+    `base.Runtime` documents what each method promises and raises.
     """
 
     def __init__(
@@ -68,7 +68,7 @@ class LocalRuntime(Runtime):
         *,
         templates: bool = False,
     ) -> None:
-        """Nothing is touched before `start`; with neither `links` nor `proxy` there is no egress.
+        """Without `links` and `proxy`, replicas have no egress. Nothing is touched before `start`.
 
         Args:
             templates: Look for CRIU, so that branch points can be taken of replicas after a set-up.
@@ -78,7 +78,7 @@ class LocalRuntime(Runtime):
         """
         check_name("instance", instance)
         self._instance = InstanceDir(data_dir / "run" / instance)
-        self._ways = WaysOut(links, proxy)
+        self._egress = EgressProvider(links, proxy)
         self._running: Running | None = None
         self._state_lock = asyncio.Lock()
         self._replicas = ReplicaTable(self.name, LocalReplica, self._destroy)
@@ -89,28 +89,26 @@ class LocalRuntime(Runtime):
 
     @property
     def name(self) -> str:
-        """`local`."""
         return "local"
 
     def capabilities(self) -> Capabilities:
-        """Say what is enforced here."""
         tree = self._require().tree
         return Capabilities(
             runtime=self.name,
             caps_memory="memory" in tree.enforces,
             caps_cpu="cpu" in tree.enforces,
             caps_pids="pids" in tree.enforces,
-            egress=self._ways.egress,
+            egress=self._egress.egress,
             notes=(
                 *tree.notes,
                 *filter(None, [self.ids_shared_because, unbounded_because()]),
-                *self._ways.notes,
+                *self._egress.notes,
             ),
         )
 
     @property
     def ids_shared_because(self) -> str:
-        """Why replicas share one range of ids; empty while each has its own.
+        """Reason why replicas share one range of ids; empty while each has its own.
 
         What the kernel and the image's file system can do shows with the first replica.
 
@@ -121,26 +119,17 @@ class LocalRuntime(Runtime):
 
     @property
     def devices_shared(self) -> bool:
-        """Whether some replica had to take the host's device nodes.
-
-        Raises:
-            RuntimeNotRunning: Before `start` or after `stop`.
-        """
+        """Whether some replica had to take the host's device nodes."""
         return self._require().isolation.devices_shared
 
     @property
     def supervisor_pid(self) -> int:
-        """PID of the zygote.
-
-        Raises:
-            RuntimeNotRunning: Before `start` or after `stop`.
-        """
+        """PID of the zygote."""
         return self._require().supervisor.pid
 
     # Start and stop --------------------------------------------------------------------------
 
     async def start(self) -> StartReport:
-        """Take the instance's directory and clear what a killed predecessor left."""
         async with self._state_lock:
             if self._running is not None:
                 return StartReport()
@@ -154,15 +143,14 @@ class LocalRuntime(Runtime):
             self._instance.acquire()
             try:
                 await asyncio.to_thread(self._points.open)
-                hearers = Hearers(self._on_exit, self._on_supervisor_lost)
-                self._running, report = await Running.open(self._instance, idmap, self._ways, hearers)
+                callbacks = SupervisorCallbacks(self._on_exit, self._on_supervisor_lost)
+                self._running, report = await Running.open(self._instance, idmap, self._egress, callbacks)
             except BaseException:
                 self._instance.release()
                 raise
             return report
 
     async def stop(self) -> None:
-        """Destroy every replica and let go of the host."""
         errors = await self._replicas.close()
         async with self._state_lock:
             running, self._running = self._running, None
@@ -175,9 +163,8 @@ class LocalRuntime(Runtime):
     # Replicas --------------------------------------------------------------------------------
 
     async def create(self, spec: ReplicaSpec) -> Replica:
-        """Start a fresh clone and return as soon as its session runs."""
         running = self._require()
-        spawn.check_spec(spec, running.idmap, self._ways.egress, origins=not self._points.lacking)
+        spawn.check_spec(spec, running.idmap, self._egress.egress, origins=not self._points.lacking)
         return await self._replicas.create(spec.replica_id, lambda: self._create(spec))
 
     async def _create(self, spec: ReplicaSpec) -> LocalReplica:
@@ -233,12 +220,12 @@ class LocalRuntime(Runtime):
 
     async def _spawn(self, running: Running, supervisor: Supervisor, replica: LocalReplica) -> None:
         folder = replica.folder
-        with contextlib.closing(await self._ways.reserve(folder.name, replica.spec.egress)) as way:
+        with contextlib.closing(await self._egress.reserve(folder.name, replica.spec.egress)) as egress:
             fields = spawn.request(
                 replica,
                 "pids" in running.tree.enforces,
-                way.name_server,
-                way.given,
+                egress.name_server,
+                egress.proxy_setup,
                 can_be_dumped=not self._points.lacking,
             )
             replica.one_pid_namespace = spawn.ONE_PID_NAMESPACE in fields["environment"]
@@ -249,14 +236,19 @@ class LocalRuntime(Runtime):
                 fields["restore"] = await self._points.prepare(replica)
             with spawn.console(folder) as console:
                 answer, fds = await supervisor.request(
-                    "spawn", fields, [console, *way.fds], timeout_s=_SPAWN_TIMEOUT_S
+                    "spawn", fields, [console, *egress.fds], timeout_s=_SPAWN_TIMEOUT_S
                 )
-            await self._spawned(running, replica, answer, fds, way)
+            await self._spawned(running, replica, answer, fds, egress)
 
     async def _spawned(
-        self, running: Running, replica: LocalReplica, answer: dict[str, Any], fds: list[int], way: Way
+        self,
+        running: Running,
+        replica: LocalReplica,
+        answer: dict[str, Any],
+        fds: list[int],
+        egress: ReplicaEgress,
     ) -> None:
-        """Note what runs, and let it out; closes the descriptors."""
+        """Record the started process and open its egress; closes the descriptors."""
         try:
             replica.listening = answer["listening"]
             replica.runs(answer["pid"], fds[0])
@@ -265,13 +257,12 @@ class LocalRuntime(Runtime):
             early = self._early_exits.pop(replica.key, None)
             if early is not None:
                 replica.ended(early)
-            await self._ways.connect(way, fds[1:])
+            await self._egress.connect(egress, fds[1:])
         finally:
             for fd in fds[1:]:
                 os.close(fd)
 
     async def destroy(self, replica: Replica) -> None:
-        """Kill every process of the replica and remove all it left."""
         await self._replicas.destroy(replica)
 
     async def _destroy(self, replica: LocalReplica) -> None:
@@ -309,7 +300,7 @@ class LocalRuntime(Runtime):
                 timeout_s=REMOVE_TIMEOUT_S,
             )
             await asyncio.to_thread(replica.group.remove)
-            await self._ways.close(replica.folder.name)
+            await self._egress.close(replica.folder.name)
         except (OSError, RuntimeFault) as exc:
             raise ReplicaDestroyFailed(
                 f"not everything of {replica.replica_id} could be removed: {exc}",
@@ -319,7 +310,6 @@ class LocalRuntime(Runtime):
         self._require().isolation.release(replica.ids)
 
     async def usage(self, replica: Replica, *, deep: bool = True) -> Usage:
-        """Measure what the replica uses."""
         found = self._replicas.require(replica)
         running = self._require()
         pids = await asyncio.to_thread(found.processes)
@@ -333,35 +323,29 @@ class LocalRuntime(Runtime):
         )
 
     def used_cpu_s(self, replica: Replica) -> float | None:
-        """Read it from its control group."""
         return self._replicas.require(replica).group.cpu_s()
 
     def set_cpu_weight(self, replica: Replica, weight: int) -> None:
-        """Write it to its control group."""
         self._replicas.require(replica).group.set_cpu_weight(weight)
 
     async def witness(self, replica: Replica) -> None:
-        """Note which process its guest agent is."""
         found = self._replicas.require(replica)
         await attestation.witness(self._require().supervisor, found, found.processes)
 
     async def attest(self, replica: Replica, sockets: Sequence[int]) -> bool:
-        """Check that its guest agent is that process still, and runs the image's code."""
         found = self._replicas.require(replica)
         return await attestation.attest(self._require().supervisor, found, found.processes, sockets)
 
     # Branch points, of replicas that only a set-up has used ------------------------------------
 
     def why_no_templates(self) -> str | None:
-        """Say what CRIU lacks."""
         return self._points.lacking or None
 
     def why_no_warm_clones(self) -> str | None:
-        """Say the same."""
         return self.why_no_templates()
 
     async def branch(self, replica: Replica, *, keep: bool = False) -> BranchPoint:
-        """Dump it by CRIU, while it stands still; its agent must be what it was, and nobody connected."""
+        """Dump the replica by CRIU. Its agent must be unchanged and nobody connected to it."""
         found = self._replicas.require(replica)
         running = self._require()
         if self._points.lacking or keep:
@@ -375,11 +359,9 @@ class LocalRuntime(Runtime):
         return await self._points.take(found, found.processes)
 
     async def release_point(self, point: BranchPoint) -> None:
-        """Let go of a point; what clones that live need of it goes with the last of them. Idempotent."""
         await self._points.release(point)
 
     def replicas(self) -> Sequence[Replica]:
-        """Return the replicas not yet destroyed."""
         return self._replicas.all()
 
     # What the zygote says ----------------------------------------------------------------------
@@ -401,7 +383,7 @@ class LocalRuntime(Runtime):
                     replica.supervisor_lost()
 
     async def _ensure_supervisor(self) -> Supervisor:
-        """Return the zygote, a new one when the old one died."""
+        """Return the zygote; start a new one when the old one has ended."""
         running = self._require()
         if not running.supervisor.lost.done():
             return running.supervisor

@@ -1,4 +1,4 @@
-"""The system call filter of a replica: what a desktop never needs and a host fears. Pure.
+"""System call filter of a replica: denies what a desktop never needs and endangers the host. Pure.
 
 It is a deny list, because root inside (`sudo`), Chromium's own sandbox and any application must
 work: user namespaces and `mount` stay. Denied are the kernel's not namespaced or often broken
@@ -31,10 +31,10 @@ _NR, _ARCH, _ARG0, _ARG1, _ARG2 = 0, 4, 16, 24, 32  # offsets in struct seccomp_
 
 _AF_UNIX, _AF_INET, _AF_INET6, _AF_NETLINK = 1, 2, 10, 16
 _SOCK_TYPES = (1, 2)
-"""Streams and datagrams."""
+"""Stream and datagram sockets."""
 _SOCK_TYPE_MASK = 0xF
 _IP_PROTOCOLS = (0, 1, 6, 17, 58)
-"""The default one, ICMP (as datagrams: ping), TCP, UDP, ICMPv6."""
+"""Default protocol, ICMP (as datagrams: ping), TCP, UDP, ICMPv6."""
 _NETLINK_PROTOCOLS = (0, 15)
 """NETLINK_ROUTE, NETLINK_KOBJECT_UEVENT."""
 _SOL_IP, _SOL_SOCKET, _SOL_TCP, _SOL_IPV6 = 0, 1, 6, 41

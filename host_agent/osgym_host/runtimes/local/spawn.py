@@ -1,4 +1,4 @@
-"""From a spec to a request to the zygote: checked, with everything bounded."""
+"""Checks of a replica's spec, and the request to the zygote that is made of it."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from osgym_host.runtimes.base import HOSTNAME, Egress, ReplicaSpec, RootfsImage,
 from osgym_host.runtimes.local import isolation
 from osgym_host.runtimes.local.replica import LocalReplica
 from osgym_host.runtimes.replica_table import check_name
-from osgym_host.runtimes.web.inside import PORT, Given
+from osgym_host.runtimes.web.proxy_setup import PORT, ProxySetup
 
 ONE_PID_NAMESPACE = "OSGYM_ONE_PID_NAMESPACE"
 """Environment variable that makes the image's session start programs in the guest agent's own namespaces."""
@@ -27,7 +27,7 @@ def request(
     replica: LocalReplica,
     pids_capped: bool,
     name_server: str = "",
-    web: Given | None = None,
+    web: ProxySetup | None = None,
     *,
     can_be_dumped: bool = False,
 ) -> dict[str, Any]:
@@ -36,7 +36,7 @@ def request(
     Args:
         can_be_dumped: True if CRIU may dump the replica. CRIU dumps no nested PID namespaces, so programs of
             the desktop then share that of the guest agent.
-        web: What makes its programs use the host's proxy, which then listens inside; None: no proxy.
+        web: Variables and files that make programs use the host's proxy; None: no proxy.
     """
     spec = replica.spec
     image = rootfs_image(spec)
@@ -65,10 +65,10 @@ def request(
 
 
 def rootfs_image(spec: ReplicaSpec) -> RootfsImage:
-    """Return the spec's image as a folder of files.
+    """Return the spec's image, which must be a folder of files.
 
     Raises:
-        RuntimeUnsupported: It is of another kind (a virtual machine's snapshot).
+        RuntimeUnsupported: The image is of another kind, such as a virtual machine's snapshot.
     """
     if not isinstance(spec.image, RootfsImage):
         raise RuntimeUnsupported(
@@ -80,11 +80,11 @@ def rootfs_image(spec: ReplicaSpec) -> RootfsImage:
 
 
 def check_spec(spec: ReplicaSpec, idmap: IdMap, egress: frozenset[Egress], *, origins: bool = False) -> None:
-    """Refuse a spec that is malformed or asks for what is not there.
+    """Refuse a spec that is malformed or asks for what this host cannot do.
 
     Args:
         egress: Policies that can be carried out.
-        origins: Clones of branch points can be made.
+        origins: True if clones of branch points can be made.
 
     Raises:
         ValueError: A field is malformed.
@@ -133,7 +133,7 @@ def _environment(spec: ReplicaSpec, web: dict[str, str], can_be_dumped: bool) ->
 
 
 def _limits(spec: ReplicaSpec, pids_capped: bool) -> dict[str, int]:
-    """Bounds that hold without control groups; files in memory count to the cap where there is one."""
+    """Return bounds that hold without control groups. A memory cap also bounds files in memory."""
     half = max(_LEAST_TMP_MIB, (spec.ram_mib or _DEFAULT_RAM_MIB) // 2)
     nproc = spec.pids if spec.pids is not None and not pids_capped else 0
     return {

@@ -1,4 +1,4 @@
-"""The host agent's side of the zygote: start it, talk to it, notice its end."""
+"""Host agent's side of the zygote: start, requests, end."""
 
 from __future__ import annotations
 
@@ -23,21 +23,22 @@ ExitCallback = Callable[[str, int], None]
 
 
 class RequestFailed(RuntimeFault):
-    """The zygote could not do what it was asked for; `step` is where it failed."""
+    """Error answer of the zygote; `step` says where it failed."""
 
     def __init__(self, step: str, error: str) -> None:
-        """Keep the step beside the message."""
         super().__init__(f"{step}: {error}")
         self.step = step
 
 
 class Supervisor:
-    """One zygote process. Use `start`."""
+    """One zygote process, made by `start`."""
 
     def __init__(
         self, starter: subprocess.Popen[bytes], control: socket.socket, on_exit: ExitCallback
     ) -> None:
-        """Use `start`; `starter` makes the zygote as a child of this process and ends."""
+        """Args:
+        starter: Process that makes the zygote as a child of this one, and ends.
+        """
         self._starter = starter
         self._pid = 0
         self._on_exit = on_exit
@@ -47,12 +48,11 @@ class Supervisor:
 
     @property
     def pid(self) -> int:
-        """PID of the zygote."""
         return self._pid
 
     @property
     def lost(self) -> asyncio.Future[None]:
-        """Done when the zygote is gone, for whatever reason."""
+        """Future that is done when the zygote has ended."""
         return self._channel.lost
 
     @classmethod
@@ -103,10 +103,10 @@ class Supervisor:
     async def request(
         self, op: str, fields: dict[str, Any], fds: Sequence[int] = (), *, timeout_s: float
     ) -> Packet:
-        """Send a request and wait for its answer. The caller closes the descriptors of the answer.
+        """Send a request and return its answer. The caller closes the descriptors of the answer.
 
         Raises:
-            RequestFailed: The zygote says so.
+            RequestFailed: The zygote could not do it.
             RuntimeNotRunning: The zygote is gone.
             RuntimeFault: No answer in time; when it comes, it is dropped.
         """
@@ -129,7 +129,7 @@ class Supervisor:
             self._hello.put_nowait(message)
 
     async def close(self, timeout_s: float = 15.0) -> None:
-        """Let the zygote kill what it still has and end; kill it when it does not. Idempotent."""
+        """Let the zygote kill its replicas and end; kill it when it does not. Idempotent."""
         self._channel.close()
         await asyncio.shield(asyncio.to_thread(self._bury, timeout_s))
 
@@ -152,7 +152,7 @@ class Supervisor:
 
 
 def map_all_ids(pid: int, idmap: IdMap) -> None:
-    """Map 0 to this user and 1.. to the whole range of `idmap` in the user namespace of `pid`.
+    """Map 0 to this user, and 1 and up to the whole range of `idmap`, in the user namespace of `pid`.
 
     Raises:
         RuntimeUnsupported: newuidmap refused.

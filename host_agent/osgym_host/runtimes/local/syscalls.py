@@ -1,4 +1,4 @@
-"""The system calls that Python 3.11 has no name for. Standard library only.
+"""System calls for which Python 3.11 has no function. Standard library only.
 
 `PyDLL` keeps the interpreter lock during a call, so that a `clone` comes back in the child with an
 interpreter in a consistent state.
@@ -142,7 +142,7 @@ def keep_capabilities() -> None:
 
 
 def act_as(uid: int, gid: int) -> None:
-    """Have these ids own the namespaces made from now on; files are still reached as id 0.
+    """Let these ids own the namespaces made from now on; files are still accessed as id 0.
 
     The real and saved ids stay 0, so that `act_as(0, 0)` leads back.
 
@@ -176,7 +176,7 @@ class _SockFprog(ctypes.Structure):
 
 
 def install_seccomp(program: bytes) -> None:
-    """Install a filter for this process and all it starts. Needs CAP_SYS_ADMIN in its user namespace.
+    """Install a filter for this process and its descendants. Needs CAP_SYS_ADMIN in its user namespace.
 
     Raises:
         OSError: The kernel refused.

@@ -1,4 +1,4 @@
-"""Remove and measure a directory tree that a hostile guest filled. Standard library only, but for a number.
+"""Removal and measurement of a directory tree that a hostile guest filled. Standard library only.
 
 Nothing is followed: every name is resolved relative to an open directory, one level deep. Depth
 does not matter either: a directory that is not empty is moved up to the top and emptied in its
@@ -85,15 +85,15 @@ def _flatten(top: int, folder: str, counter: int) -> int:
 
 
 def measure_tree(parent_fd: int, name: str, most_s: float = MEASURE_S) -> int:
-    """Return the disk space in bytes of all below `name`; links are not followed.
+    """Return the disk space in bytes of everything below `name`; links are not followed.
 
     What vanishes meanwhile counts nothing. A file or folder counts for a block at least, since its
     inode is not free either; and whoever nests deeper than any program does wants to hide something:
     that counts as more than any disk.
 
     Args:
-        most_s: After this time what was found until then is the answer: millions of files, which are
-            more than a replica may have.
+        most_s: Time limit, after which the sum so far is returned: millions of files, more than a replica
+            may have.
     """
     return _measure(parent_fd, name, MAX_DEPTH, time.monotonic() + most_s)
 

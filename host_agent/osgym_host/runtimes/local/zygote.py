@@ -1,4 +1,4 @@
-"""The parent of all replicas: a small process with one thread that forks one child per replica.
+"""Zygote: a small process with one thread that forks one child per replica.
 
 The host agent is large and has threads: forking it would be slow and unsafe. This process starts
 once, knows only `protocol`, and answers in the order in which children get ready. When the host
@@ -32,7 +32,7 @@ from osgym_host.runtimes.local.making import Starting, signals_blocked, start_ma
 
 
 class Zygote:
-    """The loop, and what it knows: children being prepared, replicas, helpers."""
+    """Event loop with children being prepared, replicas and helpers."""
 
     def __init__(self, control: socket.socket) -> None:
         self._control = control
@@ -100,7 +100,7 @@ class Zygote:
         self._poller.register(starting.status_r, select.POLLIN)
 
     def _hear(self, status_r: int) -> bool:
-        """Take what the pipe has; return whether it closed, by `execve` or by the end of all who had it."""
+        """Read from the pipe; return whether it closed, by `execve` or by the end of all holders."""
         starting = self._starting[status_r]
         ended = False
         with contextlib.suppress(BlockingIOError):
@@ -124,7 +124,7 @@ class Zygote:
         self._started(status_r)
 
     def _criu_ended(self, status_r: int, status: int) -> None:
-        """Answer a request to restore: the first process lives, or ended already, or there is none."""
+        """Answer a request to restore: the first process lives, or has ended already, or none exists."""
         starting = self._starting[status_r]
         dead_status: int | None = None
         if not starting.told and status == 0:
@@ -142,7 +142,7 @@ class Zygote:
             self._unknown.clear()
 
     def _restored(self, folder: str) -> tuple[int, int | None]:
-        """Return the first process that CRIU names, and with which status it ended already; None: it lives.
+        """Return the first process that CRIU names, and its status if it has ended already.
 
         Raises:
             OSError, ValueError: It names none, or one that is not the clone's.
@@ -159,7 +159,7 @@ class Zygote:
         return pid, None
 
     def _started(self, status_r: int, dead_status: int | None = None) -> None:
-        """Answer a spawn request: a session runs, or an error came."""
+        """Answer a spawn request when the session runs, or an error came."""
         starting = self._starting.pop(status_r)
         with contextlib.suppress(KeyError):  # CRIU was waited for
             self._poller.unregister(status_r)
@@ -196,7 +196,7 @@ class Zygote:
             os.close(pidfd)
 
     def _discard(self, pid: int) -> None:
-        """End a child that did not become a session; its failure is the answer to the request."""
+        """Kill a child that did not become a session; its failure is the answer to the request."""
         os.kill(pid, signal.SIGKILL)
         os.waitpid(pid, 0)
         self._replicas.pop(pid, None)
@@ -266,7 +266,7 @@ class Zygote:
             self._unknown[pid] = status
 
     def _end(self) -> None:
-        """Kill every replica; the kernel takes all of a PID namespace with its first process."""
+        """Kill every replica; with the first process of a PID namespace the kernel kills all others."""
         makers = (starting.maker for starting in self._starting.values() if starting.maker)
         for pid in (*makers, *self._replicas):
             os.kill(pid, signal.SIGKILL)
@@ -316,7 +316,7 @@ def enter_user_namespace(control: socket.socket) -> None:
 
 
 def main(argv: list[str]) -> int:
-    """Serve the socket given by its descriptor."""
+    """Serve the socket of the given descriptor."""
     control = socket.socket(fileno=int(argv[1]))
     control.set_inheritable(False)
     for fd in argv[3:]:

@@ -1,4 +1,4 @@
-"""An archive of answers: a HAR file, its answers ready to be sent, by URL.
+"""Archive of answers by URL: a HAR file, and its answers ready to be sent.
 
 What is replayed lies in a file without a name, of which memory holds an index only. An archive that we write
 has one entry on each line and is a whole HAR after every entry; one that a kill cut short loses its last.
@@ -22,7 +22,7 @@ from osgym_host.runtimes.web.har_pieces import MAX_TEXT_BYTES, parse_value, spli
 
 MAX_ARCHIVE_BYTES = 8 << 30
 MAX_FOREIGN_BYTES = 512 << 20
-"""Of a HAR that is not ours, which is read as a whole."""
+"""Largest HAR file of other tools, which is read as a whole."""
 MAX_ENTRIES = 200_000
 _HEADER = b'{"log":{"version":"1.2","creator":{"name":"OSGym","version":"1"},"entries":['
 _TAIL = b"\n]}}\n"
@@ -32,7 +32,7 @@ MAX_INDEX_BYTES = 256 << 20
 
 @dataclass(frozen=True, slots=True)
 class Stored:
-    """An answer in the file without a name: its head without the empty line, then its body."""
+    """Place of an answer in the nameless file: its head without the empty line, then its body."""
 
     offset: int
     head_bytes: int
@@ -40,7 +40,7 @@ class Stored:
 
 
 class Archive:
-    """Answers by URL. Not for several threads."""
+    """Answers by URL, for one thread."""
 
     def __init__(self, folder: Path | None = None) -> None:
         """Begin empty.
@@ -61,19 +61,19 @@ class Archive:
 
     @property
     def urls(self) -> list[str]:
-        """All that is known."""
+        """Known URLs."""
         return list(self._known)
 
     def find(self, url: str) -> Stored | None:
-        """Return what is kept of a URL."""
+        """Return the stored answer of a URL."""
         return self._known.get(url)
 
     def head(self, stored: Stored) -> bytes:
-        """Return the head, without the empty line."""
+        """Return the head of an answer, without the empty line."""
         return os.pread(self._spool, stored.head_bytes, stored.offset)
 
     def body(self, stored: Stored, piece_bytes: int) -> Iterator[bytes]:
-        """Give the body in pieces."""
+        """Yield the body of an answer in pieces."""
         start = stored.offset + stored.head_bytes
         end = start + stored.body_bytes
         for at in range(start, end, piece_bytes):
@@ -111,7 +111,7 @@ class Archive:
             raise ArchiveError(f"its URLs take more than {MAX_INDEX_BYTES >> 20} MiB")
 
     def close(self) -> None:
-        """Let go of all. Idempotent."""
+        """Close the file. Idempotent."""
         self._closing()
 
     def load(self, fd: int) -> int:

@@ -1,4 +1,4 @@
-"""Bodies of requests: exactly what a head announced, not a byte more."""
+"""Bodies of requests, of exactly the length that the head announces."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from osgym_host.runtimes.web.dial import IDLE_S, PIECE_BYTES
 from osgym_host.runtimes.web.heads import MAX_HEAD_BYTES, Head, Refused
 
 HEAD_S = 10.0
-"""From the first wait for a request to the end of its head; slower clients are refused."""
+"""Deadline from the first wait for a request to the end of its head."""
 _SIZE = re.compile(rb"([0-9A-Fa-f]{1,12})(?:[ \t]*;[\t\x20-\x7e]*)?\r\n\Z")
 _MAX_TRAILERS = 64
 
@@ -19,10 +19,10 @@ async def read_head(reader: asyncio.StreamReader, *, wait_s: float = HEAD_S) -> 
     """Return the bytes of a head with its empty line; empty when the client has closed.
 
     Args:
-        wait_s: Until its last byte.
+        wait_s: Time until its last byte.
 
     Raises:
-        Refused: It is too large, or comes too slowly.
+        Refused: The head is too large or too slow.
     """
     try:
         async with asyncio.timeout(wait_s):
@@ -39,11 +39,11 @@ async def read_head(reader: asyncio.StreamReader, *, wait_s: float = HEAD_S) -> 
 
 
 async def body_of(head: Head, reader: asyncio.StreamReader) -> AsyncIterator[bytes]:
-    """Give the body in pieces, without the marks of chunks.
+    """Yield the body in pieces, without the marks of chunks.
 
     Raises:
         Refused: Its chunks are malformed.
-        EOFError, TimeoutError: The client closed within it, or sent nothing for too long.
+        EOFError, TimeoutError: The client closed before its end, or sent nothing for too long.
     """
     if head.length is not None:
         async for piece in _exactly(reader, head.length):

@@ -1,4 +1,4 @@
-"""Certificates of recorded and replayed sites: an authority for one run of a host agent, and what it signs.
+"""Certificates of recorded and replayed sites, signed by an authority of one run of a host agent.
 
 The authority's key is in the memory of the host agent and of its proxy, never in a file; only replicas of
 that agent trust it. Certificates hold for decades, as a desktop's clock can be set to any year.
@@ -24,17 +24,17 @@ from cryptography.hazmat.primitives.serialization import (
 from cryptography.x509.oid import NameOID
 
 from osgym_host.runtimes.web.heads import is_address
-from osgym_host.runtimes.web.inside import AUTHORITY_NAME
 from osgym_host.runtimes.web.options import Authority
+from osgym_host.runtimes.web.proxy_setup import AUTHORITY_NAME
 
 _FROM = datetime.datetime(1990, 1, 1, tzinfo=datetime.UTC)
 _TO = datetime.datetime(2049, 12, 31, tzinfo=datetime.UTC)
 _MAX_CONTEXTS = 512
-"""Sites whose certificates are kept, by use: 30 KiB each."""
+"""Number of sites whose certificates are kept, 30 KiB each; the least recently used go first."""
 
 
 def make_authority() -> Authority:
-    """Make an authority that signs for sites only."""
+    """Make an authority that signs certificates of sites only."""
     key = ec.generate_private_key(ec.SECP256R1())
     name = _name(AUTHORITY_NAME)
     usage = x509.KeyUsage(False, False, False, False, False, True, False, False, False)
@@ -49,13 +49,13 @@ def make_authority() -> Authority:
 
 
 class Certificates:
-    """Makes a TLS context for each site."""
+    """TLS contexts of sites, made on demand."""
 
     def __init__(self, authority: Authority) -> None:
-        """Sign with this authority; all sites have one key.
+        """Sign with this authority; all sites share one key.
 
         Raises:
-            ValueError: It is malformed.
+            ValueError: The authority is malformed.
         """
         self._issuer = x509.load_pem_x509_certificate(authority.certificate.encode())
         key = load_pem_private_key(authority.key.encode(), None)
@@ -66,7 +66,7 @@ class Certificates:
         self._contexts: OrderedDict[str, ssl.SSLContext] = OrderedDict()
 
     def context(self, host: str) -> ssl.SSLContext:
-        """Return what a server needs that is to be taken for this host."""
+        """Return the context of a server that answers for this host."""
         found = self._contexts.get(host)
         if found is None:
             found = self._contexts[host] = self._make(host)

@@ -1,4 +1,4 @@
-"""The host agent's side of the proxy: starts its process, also again, and gives it replicas' sockets."""
+"""Host agent's side of the proxy: starts its process, restarts it, and hands it replicas' sockets."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from typing import Any
 
 from osgym_host.runtimes.base import Egress, RuntimeFault, RuntimeUnsupported
 from osgym_host.runtimes.own_process import Channel, start_process
-from osgym_host.runtimes.web.inside import Given, given
 from osgym_host.runtimes.web.options import ProxyOptions, WebMode
+from osgym_host.runtimes.web.proxy_setup import ProxySetup, proxy_setup
 
 _log = logging.getLogger(__name__)
 
 _START_S = 60.0
-"""Reading a large archive takes its time."""
+"""Deadline of the start, which may read a large archive."""
 _ANSWER_S = 10.0
 _END_S = 5.0
 _RESTART_S = 1.0
@@ -28,48 +28,47 @@ _MODULE = "osgym_host.runtimes.web.process"
 
 
 class ProxyFailed(RuntimeFault):
-    """The proxy does not do what it was asked for."""
+    """Failure of the proxy to do what it was asked."""
 
 
 class ReplicaProxy:
-    """The proxy of one instance. When its process dies, another takes over the replicas there are."""
+    """Proxy of one instance. When its process dies, a new one takes over its replicas."""
 
     def __init__(self, options: ProxyOptions) -> None:
-        """Nothing runs before `start`."""
         self._options = options
         self._process: subprocess.Popen[bytes] | None = None
         self._channel: Channel | None = None
-        self._doors: dict[str, socket.socket] = {}
+        self._listeners: dict[str, socket.socket] = {}
         self._restarting: asyncio.Task[None] | None = None
         self._stopped = True
         self.note = ""
 
     @property
     def egress(self) -> frozenset[Egress]:
-        """The policies that replicas may have."""
+        """Egress policies that replicas may have."""
         if self._options.mode is WebMode.OFF:
             return frozenset({Egress.NONE, self._options.egress})
         return frozenset({self._options.egress})
 
     def serves(self, egress: Egress) -> bool:
-        """Whether a replica with this policy gets a way to the proxy."""
+        """Return whether a replica with this policy uses the proxy."""
         return egress is not Egress.NONE or self._options.mode is not WebMode.OFF
 
-    def given(self) -> Given:
-        """What a replica gets so that its programs use the proxy."""
+    def setup(self) -> ProxySetup:
+        """Return variables and files that make a replica's programs use the proxy."""
         authority = self._options.authority
-        return given(None if authority is None else authority.certificate)
+        return proxy_setup(None if authority is None else authority.certificate)
 
     @property
     def pid(self) -> int:
-        """Of the process; 0 while there is none."""
+        """PID of the process; 0 while there is none."""
         return 0 if self._process is None else self._process.pid
 
     async def start(self) -> None:
         """Start the process. Idempotent.
 
         Raises:
-            RuntimeUnsupported: It cannot do what it is to do; the message says why.
+            RuntimeUnsupported: The options cannot be carried out; the message says why.
             ProxyFailed: It did not start.
         """
         if self._stopped:
@@ -87,33 +86,33 @@ class ReplicaProxy:
             self._restarting.cancel()
             await asyncio.gather(self._restarting, return_exceptions=True)
             self._restarting = None
-        for door in self._doors.values():
-            door.close()
-        self._doors.clear()
+        for listener in self._listeners.values():
+            listener.close()
+        self._listeners.clear()
         await self._bury()
 
     async def open(self, key: str, listener: socket.socket) -> None:
         """Serve a replica from now on.
 
         Args:
-            listener: Listens in the replica's network; ours from now on.
+            listener: Socket that listens in the replica's network; the proxy closes it.
 
         Raises:
-            ProxyFailed: The proxy does not; the replica is as it was.
+            ProxyFailed: The proxy does not serve it; the replica is unchanged.
         """
-        self._doors[key] = listener
+        self._listeners[key] = listener
         if self._channel is None and not self._stopped:
             return  # it starts anew, and gets all there are
         try:
             await self._request({"op": "open", "key": key}, [listener.fileno()])
         except ProxyFailed:
-            self._doors.pop(key, None)
+            self._listeners.pop(key, None)
             listener.close()
             raise
 
     async def close(self, key: str) -> None:
-        """End every connection of a replica; where that cannot be had, of all. Idempotent."""
-        listener = self._doors.pop(key, None)
+        """End every connection of a replica; where that fails, of all. Idempotent."""
+        listener = self._listeners.pop(key, None)
         if listener is None:
             return
         listener.close()
@@ -127,10 +126,10 @@ class ReplicaProxy:
                 self._process.kill()
 
     async def connections(self) -> dict[str, int]:
-        """Return how many connections each replica has.
+        """Return the number of connections of each replica.
 
         Raises:
-            ProxyFailed: The proxy does not say.
+            ProxyFailed: The proxy does not answer.
         """
         answer = await self._request({"op": "stats"})
         found: dict[str, int] = answer["connections"]
@@ -159,11 +158,11 @@ class ReplicaProxy:
             _log.info("%s", self.note)
 
     async def _greet(self, process: subprocess.Popen[bytes], hello: asyncio.Future[dict[str, Any]]) -> None:
-        """Tell a fresh process what it is to do, and wait until it does.
+        """Send the options to a fresh process, and wait until it serves.
 
         Raises:
-            RuntimeUnsupported: It cannot.
-            ProxyFailed: It does not say in time.
+            RuntimeUnsupported: It cannot carry them out.
+            ProxyFailed: It does not answer in time.
         """
         try:
             async with asyncio.timeout(_START_S):
@@ -203,8 +202,8 @@ class ReplicaProxy:
             await asyncio.sleep(wait_s)
             try:
                 await self._launch()
-                for key, listener in tuple(self._doors.items()):
-                    if self._doors.get(key) is listener:  # its replica may have ended meanwhile
+                for key, listener in tuple(self._listeners.items()):
+                    if self._listeners.get(key) is listener:  # its replica may have ended meanwhile
                         await self._request({"op": "open", "key": key}, [listener.fileno()])
                 return
             except (RuntimeFault, OSError) as exc:

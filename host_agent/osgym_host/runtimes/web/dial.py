@@ -1,4 +1,4 @@
-"""Connections to judged addresses, and what carries bytes over them. Nothing here looks a name up."""
+"""Connections to judged addresses, and transfers over them. No names are looked up here."""
 
 from __future__ import annotations
 
@@ -12,16 +12,16 @@ from osgym_host.runtimes.web.heads import Refused
 CONNECT_S = 10.0
 PIECE_BYTES = 64 * 1024
 IDLE_S = 300.0
-"""A connection over which nothing came for so long ends."""
+"""Longest time without a byte, after which a connection ends."""
 _MOST_ADDRESSES = 3
 
 
 @dataclass(frozen=True, slots=True)
 class Dialler:
-    """Connects to addresses that were judged.
+    """Opener of connections to addresses that were judged.
 
     Attributes:
-        elsewhere: For tests: the real place of an `address:port` that stands for one of the internet.
+        elsewhere: Real addresses of a test's `address:port`, which stand for those of the internet.
     """
 
     elsewhere: Mapping[str, tuple[str, int]] = field(default_factory=dict)
@@ -32,7 +32,7 @@ class Dialler:
         """Return a connection to the first address that answers.
 
         Raises:
-            Refused: None does.
+            Refused: No address answers.
         """
         for address in addresses[:_MOST_ADDRESSES]:
             place = self.elsewhere.get(f"{address}:{port}", (address, port))
@@ -48,7 +48,7 @@ async def tunnel(
     one: tuple[asyncio.StreamReader, asyncio.StreamWriter],
     other: tuple[asyncio.StreamReader, asyncio.StreamWriter],
 ) -> None:
-    """Carry bytes both ways until both ends are done, or neither said anything for `IDLE_S`.
+    """Copy bytes both ways until both ends are done, or neither sent anything for `IDLE_S`.
 
     Raises:
         TimeoutError: It was idle for too long.
@@ -78,7 +78,7 @@ async def tunnel(
 
 
 async def drain(writer: asyncio.StreamWriter) -> None:
-    """Wait until what was written is nearly sent.
+    """Wait until most of the written bytes are sent.
 
     Raises:
         TimeoutError: The other side took nothing for `IDLE_S`.
@@ -89,7 +89,7 @@ async def drain(writer: asyncio.StreamWriter) -> None:
 
 
 async def close(writer: asyncio.StreamWriter, *, within_s: float = 2.0) -> None:
-    """Close a connection in order, or at once when it takes longer; never raises."""
+    """Close a connection in order, or abort it after a time; never raises."""
     writer.close()
     try:
         async with asyncio.timeout(within_s):

@@ -1,4 +1,4 @@
-"""The proxy of `egress`: CONNECT and plain HTTP to whom the policy allows, bytes passed on as they are."""
+"""Proxy for the setting `egress`: CONNECT and plain HTTP to allowed targets, bytes unchanged."""
 
 from __future__ import annotations
 
@@ -8,28 +8,30 @@ from dataclasses import dataclass
 import h11
 
 from osgym_host.runtimes.web import bodies, dial, heads
-from osgym_host.runtimes.web.door import Turns
 from osgym_host.runtimes.web.heads import Head, Refused, Target
 from osgym_host.runtimes.web.judge import Judge
+from osgym_host.runtimes.web.listener import ReplicaLimits
 from osgym_host.runtimes.web.pages import CONNECTED
 from osgym_host.runtimes.web.upstream import Upstream
 
 
 @dataclass(frozen=True, slots=True)
 class Filtering:
-    """Serves connections of replicas; each carries one request, or one tunnel."""
+    """Server of replicas' connections; each carries one request, or one tunnel."""
 
     judge: Judge
     dialler: dial.Dialler
 
-    async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, turns: Turns) -> None:
+    async def serve(
+        self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, limits: ReplicaLimits
+    ) -> None:
         """Serve one connection to its end.
 
         Args:
-            turns: Of the replica.
+            limits: Limits of the replica.
 
         Raises:
-            Refused: The request is not done; nothing of an answer was sent.
+            Refused: The request is not carried out; nothing of an answer was sent.
             OSError, EOFError, TimeoutError: The connection broke or was silent for too long.
         """
         raw = await bodies.read_head(reader)
@@ -38,9 +40,9 @@ class Filtering:
         head = heads.parse(raw)
         if head.target is None:
             raise Refused(400, "bad_request", "a request without a site")
-        async with turns.lookups:
+        async with limits.lookups:
             found = await self.judge.addresses(head.target)
-        async with turns.connecting:
+        async with limits.connecting:
             other = await self.dialler.connect(found, head.target.port)
         try:
             if head.method == "CONNECT":
@@ -59,7 +61,7 @@ async def _pass_on(
     client: tuple[asyncio.StreamReader, asyncio.StreamWriter],
     upstream: Upstream,
 ) -> None:
-    """Send a plain request to the site that its URL names, and the answer back."""
+    """Forward a plain request to the site that its URL names, and return the answer."""
     host = target.host if target.port == 80 else f"{target.host}:{target.port}"
     body = bodies.body_of(head, client[0])
     await upstream.send(head.method, head.path, host, head.headers, head.length, body)

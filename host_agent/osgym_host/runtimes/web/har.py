@@ -1,4 +1,4 @@
-"""Entries of HAR 1.2, the archive format that browsers and other tools write and read: pure.
+"""Entries of HAR 1.2, the archive format of browsers and other tools. Pure.
 
 Archives may come from anybody: every field is checked, and nothing in them is a path, a length or code.
 Cookies and credentials are neither written nor read.
@@ -18,7 +18,7 @@ from osgym_host.runtimes.web.heads import HOP_BY_HOP, Headers, Refused, Target
 
 MAX_BODY_BYTES = 64 << 20
 _MAX_TEXT_BYTES = 8 << 20
-"""Larger bodies are kept as base64, as one character of JSON can take six bytes."""
+"""Largest body kept as text; others are base64, as one character of JSON can take six bytes."""
 MAX_HEADERS = 256
 _PORTS = {"http": 80, "https": 443}
 _DROPPED = HOP_BY_HOP | {
@@ -40,12 +40,12 @@ _NOT_PLAIN = frozenset((b"cookie", b"authorization", b"proxy-authorization"))
 
 
 class ArchiveError(ValueError):
-    """It is not an archive that is replayed; the message says where and why."""
+    """Error for an archive that cannot be replayed; the message says where and why."""
 
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """A site's answer to GET.
+    """Answer of a site to GET.
 
     Attributes:
         headers: Names in lower case, without those of the connection, of cookies and of the body's form.
@@ -58,7 +58,7 @@ class Answer:
 
 
 def url_of(scheme: str, target: Target, path: str) -> str:
-    """Return the URL under which an answer is kept: without fragment and usual port."""
+    """Return the URL that is the key of an answer: without fragment and usual port."""
     port = "" if target.port == _PORTS[scheme] else f":{target.port}"
     return f"{scheme}://{target.host}{port}{path}"
 
@@ -73,7 +73,7 @@ def write_entry(url: str, asked: Headers, answer: Answer, started: str, took_ms:
 
     Args:
         asked: Headers of the request.
-        started: When it was sent, in ISO 8601.
+        started: Time of the request, in ISO 8601.
     """
     mime = dict(answer.headers).get(b"content-type", b"").decode("latin-1")
     content: dict[str, Any] = {"size": len(answer.body), "mimeType": mime or "x-unknown"}
@@ -110,10 +110,10 @@ def write_entry(url: str, asked: Headers, answer: Answer, started: str, took_ms:
 
 
 def read_entry(entry: object) -> tuple[str, Answer] | None:
-    """Read one entry; None where it is no answer that can be replayed: another method, failed, body not kept.
+    """Read one entry; None for an answer that cannot be replayed: another method, failed, no body.
 
     Raises:
-        ArchiveError: A field is not what HAR says.
+        ArchiveError: A field is malformed.
     """
     request, response = _object(entry, "request"), _object(entry, "response")
     url, status = request.get("url"), response.get("status")
@@ -135,7 +135,7 @@ def read_entry(entry: object) -> tuple[str, Answer] | None:
 
 
 def read_url(url: str) -> str | None:
-    """Return the form of a URL under which it is kept; None where no request to the proxy can have it."""
+    """Return the key of a URL; None for one that no request to the proxy can have."""
     try:
         parts = urlsplit(url)
         scheme, port = parts.scheme, parts.port
@@ -195,7 +195,9 @@ def _body(text: object, encoding: object, mime: bytes) -> bytes:
 
 
 def _charsets(mime: str) -> tuple[str, ...]:
-    """Return what a body may have been decoded by: bytes that are no text byte by byte, as mitmproxy does."""
+    """Return candidates for the charset by which a body was decoded, bytes one by one included, as by
+    mitmproxy.
+    """
     return (_charset(mime), "utf-8") if _is_text(mime) else ("iso-8859-1", "utf-8")
 
 
@@ -210,7 +212,7 @@ def _charset(mime: str) -> str:
 
 
 def _as_text(mime: str, body: bytes) -> str | None:
-    """Return a body as text if it is that, and comes back the same."""
+    """Return a body as text if it is text and encodes to the same bytes."""
     if len(body) > _MAX_TEXT_BYTES or not mime or not _is_text(mime) or _charset(mime) != "utf-8":
         return None
     try:

@@ -1,4 +1,4 @@
-"""Split a HAR into entries, so that a hostile file costs little more memory than its own bytes. Pure.
+"""Splitting of a HAR into entries, so that a hostile file costs little more memory than its own bytes. Pure.
 
 As Python objects, a JSON text may take 30 times its size (`[],`). The text is therefore only scanned for its
 structure. One entry at a time is parsed, after its values were counted.

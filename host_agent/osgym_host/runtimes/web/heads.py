@@ -1,4 +1,4 @@
-"""The head of a request to the proxy, read strictly: pure.
+"""Head of a request to the proxy, parsed strictly. Pure.
 
 Whatever two readers could take for different requests is refused, so that nothing that was judged as one
 request is sent on as another.
@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from osgym_host.core.egress import is_host_name
 
 MAX_HEAD_BYTES = 32 * 1024
-"""Of a request's line and headers; browsers send at most some 16 KiB, most of it cookies."""
+"""Largest request line with headers; browsers send at most some 16 KiB, most of it cookies."""
 MAX_HEADERS = 128
 MAX_BODY_BYTES = 1 << 40
 
@@ -35,16 +35,15 @@ HOP_BY_HOP = frozenset(
         b"upgrade",
     )
 )
-"""Of one connection, not of the message (RFC 9110, section 7.6.1)."""
+"""Headers of one connection, not of the message (RFC 9110, section 7.6.1)."""
 
 Headers = tuple[tuple[bytes, bytes], ...]
 
 
 class Refused(Exception):
-    """The proxy does not do this; a page with `status` and the stable `code` says why."""
+    """Refusal of the proxy; a page with `status` and the stable `code` says why."""
 
     def __init__(self, status: int, code: str, message: str) -> None:
-        """Keep what the answer consists of."""
         super().__init__(message)
         self.status = status
         self.code = code
@@ -53,10 +52,10 @@ class Refused(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """Whom a request is for.
+    """Target of a request.
 
     Attributes:
-        host: An IPv4 address in dotted form, or a lower-case name with a dot in it, without a final one.
+        host: IPv4 address in dotted form, or lower-case name with a dot in it but none at its end.
     """
 
     host: str
@@ -64,21 +63,20 @@ class Target:
 
     @property
     def is_address(self) -> bool:
-        """Whether the host is given in numbers."""
         return is_address(self.host)
 
 
 @dataclass(frozen=True, slots=True)
 class Head:
-    """The head of one request.
+    """Head of one request.
 
     Attributes:
-        target: Of CONNECT and of an absolute URL; None of a request within a connection to a site.
-        path: With query, as it was sent; `/` at least. Empty for CONNECT.
+        target: Target of CONNECT or of an absolute URL; None for a request within a connection to a site.
+        path: Path with query, as it was sent; `/` at least. Empty for CONNECT.
         headers: Names in lower case; none of this connection only, no `host`, no `content-length`.
-        host: What the header Host says; empty when there is none.
-        length: Of the body in bytes; None: it comes in chunks.
-        keeps: The client may send another request.
+        host: Value of the header Host; empty without one.
+        length: Length of the body in bytes; None: it comes in chunks.
+        keeps: True if the client may send another request.
     """
 
     method: str
@@ -94,7 +92,7 @@ def parse(raw: bytes) -> Head:
     """Read a head, with the empty line at its end.
 
     Raises:
-        Refused: It is malformed or ambiguous, or names no target that can be judged.
+        Refused: The head is malformed or ambiguous, or names no target that can be judged.
     """
     lines = raw.removesuffix(b"\r\n\r\n").split(b"\r\n")
     if len(lines) - 1 > MAX_HEADERS:
@@ -173,7 +171,7 @@ def _target(method: str, text: str) -> tuple[Target | None, str]:
 
 
 def is_address(host: str) -> bool:
-    """Whether a host of `parse_host` is an address: the last part of a name begins with a letter."""
+    """Return whether a host of `parse_host` is an address: the last part of a name begins with a letter."""
     return host.rpartition(".")[2].isdigit()
 
 
@@ -181,7 +179,7 @@ def parse_port(text: str) -> int:
     """Read a port.
 
     Raises:
-        Refused: It is none.
+        Refused: The text is no port.
     """
     if not (text.isascii() and text.isdigit() and len(text) <= 5 and 1 <= int(text) <= 65535):
         raise _bad("the port is malformed")
@@ -192,7 +190,7 @@ def parse_host(text: str) -> str:
     """Read a host: an IPv4 address in its usual form, or a name (`core.egress.is_host_name`).
 
     Raises:
-        Refused: It is another, an IPv6 address too: those are never reached.
+        Refused: The text is no such host. IPv6 addresses are refused as well.
     """
     host = text.lower().removesuffix(".")
     if is_host_name(host):

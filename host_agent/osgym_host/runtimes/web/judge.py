@@ -1,4 +1,4 @@
-"""Where a replica may go: names and what they resolve to; what was judged is what is connected to."""
+"""Judgement of targets by the egress policy; connections go to the judged addresses only."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ _NEVER = tuple(ipaddress.IPv4Network(network) for network in NEVER)
 
 @dataclass(frozen=True, slots=True)
 class Judge:
-    """The egress policy of an instance.
+    """Egress policy of an instance.
 
     Attributes:
-        names: Looks names up; nothing else does, so what was judged is what is connected to.
+        names: Resolver, the only one, so that connections go to the judged addresses.
     """
 
     egress: Egress
@@ -30,14 +30,14 @@ class Judge:
 
     @classmethod
     def of(cls, egress: Egress, allowlist: Allowlist, names: NameLookup) -> Judge:
-        """Make one with the allowlist's networks read."""
+        """Return a judge for a policy and its allowlist."""
         return cls(egress, allowlist, names, tuple(map(ipaddress.IPv4Network, allowlist.networks)))
 
     async def addresses(self, target: Target) -> list[str]:
         """Return the IPv4 addresses at which a target may be reached; at least one.
 
         Raises:
-            Refused: The policy does not allow it, or there is no such name.
+            Refused: The policy does not allow the target, or its name does not exist.
         """
         if target.is_address:
             self._check_address(target.host)
@@ -68,12 +68,12 @@ class Judge:
 
 
 def _is_public(address: str) -> bool:
-    """Whether it is a machine on the public internet, and not this host."""
+    """Return whether the address is of the public internet, and not this host's."""
     return bool(public_addresses([address])) and kind_of(address) is Kind.PUBLIC and not is_own(address)
 
 
 def is_own(address: str) -> bool:
-    """Whether an IPv4 address is one of this host's: then the kernel answers from that same address.
+    """Return whether an IPv4 address is this host's: then the kernel answers from that same address.
 
     Nothing is sent. Addresses that a gateway outside translates to this host's cannot be told.
     """

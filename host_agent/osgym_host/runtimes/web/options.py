@@ -1,4 +1,4 @@
-"""What the proxy of an instance does, in the form in which the host agent tells its process."""
+"""Options of the proxy, in the form in which the host agent sends them to its process."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from osgym_host.runtimes.base import Egress
 
 TEST_WORLD = "OSGYM_TEST_WEB"
 """Variable that in tests names a file with a small internet: `{"names": {NAME: [ADDRESS]}, "places":
-{"ADDRESS:PORT": [ADDRESS, PORT]}, "ca": PATH}`. What may be reached is judged by its addresses."""
+{"ADDRESS:PORT": [ADDRESS, PORT]}, "ca": PATH}`. Targets are still judged by their addresses."""
 
 
 class WebMode(StrEnum):
-    """Whether sites are recorded or replayed."""
+    """Mode of the setting `web`."""
 
     OFF = "off"
     RECORD = "record"
@@ -27,7 +27,7 @@ class WebMode(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Authority:
-    """What signs the certificates of recorded and replayed sites: PEM texts."""
+    """Certificate and key that sign for recorded and replayed sites, as PEM texts."""
 
     certificate: str
     key: str = field(repr=False)
@@ -35,11 +35,11 @@ class Authority:
 
 @dataclass(frozen=True, slots=True)
 class ProxyOptions:
-    """What replicas reach by the proxy.
+    """Options of an instance's proxy.
 
     Attributes:
-        archive: Of `record` and `replay`.
-        authority: The same; replicas trust it.
+        archive: HAR file of `record` and `replay`.
+        authority: Authority of `record` and `replay`, which replicas trust.
     """
 
     egress: Egress
@@ -49,7 +49,7 @@ class ProxyOptions:
     authority: Authority | None = None
 
     def to_json(self) -> str:
-        """Write it down, with what tests set in the environment."""
+        """Return the options as JSON, with a test's small internet from the environment."""
         world = os.environ.get(TEST_WORLD)
         return json.dumps(
             {
@@ -67,7 +67,7 @@ class ProxyOptions:
 
     @classmethod
     def from_json(cls, text: str) -> tuple[ProxyOptions, dict[str, Any]]:
-        """Read what `to_json` wrote, and the world of a test; that is empty otherwise."""
+        """Read the result of `to_json`: the options, and a test's small internet, else an empty one."""
         found = json.loads(text)
         authority, archive = found["authority"], found["archive"]
         options = cls(

@@ -1,4 +1,4 @@
-"""What the proxy itself answers: short pages with a status, a stable code and what to do. Pure."""
+"""Answers of the proxy itself: short pages with a status, a stable code and a remedy. Pure."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from http import HTTPStatus
 from osgym_host.runtimes.web.heads import Refused
 
 CONNECTED = b"HTTP/1.1 200 Connected\r\n\r\n"
-"""The answer to CONNECT."""
+"""Answer to CONNECT."""
 CODE_HEADER = "osgym-code"
 _MAX_SHOWN = 512
 
@@ -23,11 +23,11 @@ _REMEDIES = {
 
 
 def page(refused: Refused, url: str = "", *, closes: bool = True, body: bool = True) -> bytes:
-    """Return a whole answer for a refusal.
+    """Return the whole answer for a refusal.
 
     Args:
-        url: What was asked for; shown, bounded and escaped.
-        closes: The connection ends after it.
+        url: Requested URL, which the page shows, bounded and escaped.
+        closes: True if the connection ends after the answer.
         body: False for HEAD.
     """
     reason = HTTPStatus(refused.status).phrase

@@ -27,17 +27,17 @@ from osgym_host.runtimes import packets
 from osgym_host.runtimes.egress.resolver import NameLookup
 from osgym_host.runtimes.local import syscalls
 from osgym_host.runtimes.web.dial import Dialler
-from osgym_host.runtimes.web.door import Door, Handler, Places
 from osgym_host.runtimes.web.filtering import Filtering
 from osgym_host.runtimes.web.judge import Judge
+from osgym_host.runtimes.web.listener import ConnectionBudget, Handler, ProxyListener
 from osgym_host.runtimes.web.options import ProxyOptions, WebMode
 
 _NOBODY = 65534
 _OWN_IDS, _OWN_COUNT = 1_900_000_000, 4_194_304
-"""Ids that systemd's list of ranges leaves to nobody, one for each process id: no other process has it."""
+"""User ids that systemd's list of ranges leaves unused, one for each process id."""
 _PR_SET_NO_NEW_PRIVS, _PR_SET_DUMPABLE = 38, 4
 _LOOKUPS = 32
-"""Names that are looked up at once for all replicas, so that one alone cannot hold up the others."""
+"""Number of simultaneous name look-ups of all replicas, so that one alone cannot hold up the others."""
 _SPARE_FILES = 128
 _LEAST_MEMORY_BYTES = 4 << 30
 """Least address space of the process: an archive of 512 MiB with an entry of 128 MiB takes some 1.5 GiB, and
@@ -45,27 +45,26 @@ each thread 8 MiB."""
 
 
 class Service:
-    """Doors by key, and what the host agent says of them."""
+    """Listeners by key, and the requests of the host agent."""
 
-    def __init__(self, control: socket.socket, handler: Handler, places: Places) -> None:
-        """Use within a running loop."""
+    def __init__(self, control: socket.socket, handler: Handler, budget: ConnectionBudget) -> None:
         self._control = control
         self._handler = handler
-        self._places = places
-        self._doors: dict[str, Door] = {}
+        self._budget = budget
+        self._listeners: dict[str, ProxyListener] = {}
         self._loop = asyncio.get_running_loop()
         self._tasks: set[asyncio.Task[None]] = set()
         self.ended: asyncio.Future[None] = self._loop.create_future()
 
     def start(self, note: str) -> None:
-        """Listen to the host agent."""
+        """Begin to read the host agent's requests."""
         self._loop.add_reader(self._control.fileno(), self._readable)
         self._tell({"event": "serving", "note": note})
 
     async def close(self) -> None:
         """End every connection."""
-        for door in tuple(self._doors.values()):
-            await door.close()
+        for listener in tuple(self._listeners.values()):
+            await listener.close()
 
     def _readable(self) -> None:
         found, open_still = packets.receive_all(self._control)
@@ -81,14 +80,16 @@ class Service:
         answer: dict[str, Any] = {"id": message["id"], "ok": True}
         try:
             match message["op"]:
-                case "open" if message["key"] not in self._doors:
+                case "open" if message["key"] not in self._listeners:
                     await self._open(message["key"], socket.socket(fileno=fds.pop()))
                 case "close":
-                    door = self._doors.pop(message["key"], None)
-                    if door is not None:
-                        await door.close()
+                    listener = self._listeners.pop(message["key"], None)
+                    if listener is not None:
+                        await listener.close()
                 case "stats":
-                    answer["connections"] = {key: door.connections for key, door in self._doors.items()}
+                    answer["connections"] = {
+                        key: listener.connections for key, listener in self._listeners.items()
+                    }
         except OSError as exc:
             answer = {"id": message["id"], "ok": False, "error": str(exc)}
         finally:
@@ -96,14 +97,14 @@ class Service:
                 os.close(fd)
         self._tell(answer)
 
-    async def _open(self, key: str, listener: socket.socket) -> None:
-        listener.setblocking(False)
+    async def _open(self, key: str, sock: socket.socket) -> None:
+        sock.setblocking(False)
         # Known before it is open, so that a request to close it, which may come meanwhile, finds it.
-        door = self._doors[key] = Door(self._handler, self._places)
+        listener = self._listeners[key] = ProxyListener(self._handler, self._budget)
         try:
-            await door.open(listener)
+            await listener.open(sock)
         except OSError:
-            self._doors.pop(key, None)
+            self._listeners.pop(key, None)
             raise
 
     def _tell(self, message: dict[str, Any]) -> None:
@@ -113,7 +114,7 @@ class Service:
 
 
 def become_nobody() -> None:
-    """Give up root's rights for good, to be a user that is nobody else. No effect for others.
+    """Give up root's rights for good, for a user id that nothing else has. Does nothing for others.
 
     Raises:
         OSError: The kernel refused.
@@ -136,11 +137,11 @@ def become_nobody() -> None:
     libc.prctl(_PR_SET_DUMPABLE, 1, 0, 0, 0)
 
 
-def _many_files() -> Places:
-    """Raise the bound on open files as far as it goes; two are used by a connection."""
+def _many_files() -> ConnectionBudget:
+    """Raise the bound on open files to its maximum; a connection uses two."""
     hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
     resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
-    return Places(max(16, (hard - _SPARE_FILES) // 2))
+    return ConnectionBudget(max(16, (hard - _SPARE_FILES) // 2))
 
 
 def bound_memory() -> None:
@@ -156,10 +157,10 @@ def bound_memory() -> None:
 
 
 def make_handler(options: ProxyOptions, world: dict[str, Any]) -> tuple[Handler, str]:
-    """Return what serves connections, and what is to be told of it; this process is nobody then.
+    """Return the handler of connections, and a note for the host agent; drops root's rights.
 
     Args:
-        world: Of a test (`options.TEST_WORLD`).
+        world: Small internet of a test (`options.TEST_WORLD`).
 
     Raises:
         OSError, ValueError: The archive cannot be used.
@@ -167,13 +168,13 @@ def make_handler(options: ProxyOptions, world: dict[str, Any]) -> tuple[Handler,
     known = world.get("names")
     look_up = None if known is None else lambda name: known.get(name, [])
     names = NameLookup(look_up, threads=_LOOKUPS)
-    places = {key: (value[0], value[1]) for key, value in world.get("places", {}).items()}
+    budget = {key: (value[0], value[1]) for key, value in world.get("budget", {}).items()}
     judge = Judge.of(options.egress, options.allowlist, names)
     if options.mode is WebMode.OFF:
         become_nobody()
-        return Filtering(judge, Dialler(places)), ""
+        return Filtering(judge, Dialler(budget)), ""
     try:
-        return _sites(options, judge, Dialler(places), world.get("ca"))
+        return _sites(options, judge, Dialler(budget), world.get("ca"))
     except (OSError, ValueError) as exc:
         raise ValueError(f"the archive {options.archive}: {exc}") from exc
     except MemoryError as exc:
@@ -181,7 +182,7 @@ def make_handler(options: ProxyOptions, world: dict[str, Any]) -> tuple[Handler,
 
 
 def _sites(options: ProxyOptions, judge: Judge, dialler: Dialler, ca: str | None) -> tuple[Handler, str]:
-    """Open as who we are, read as nobody."""
+    """Open the archive with this user's rights and read it as nobody."""
     from osgym_host.runtimes.web import archive, certificates, sites  # what `osgym-host[web]` brings
 
     assert options.archive is not None and options.authority is not None
@@ -204,7 +205,7 @@ def _sites(options: ProxyOptions, judge: Judge, dialler: Dialler, ca: str | None
 
 
 async def _serve(control: socket.socket, text: str) -> None:
-    places = _many_files()
+    budget = _many_files()
     bound_memory()
     try:
         options, world = ProxyOptions.from_json(text)
@@ -213,14 +214,14 @@ async def _serve(control: socket.socket, text: str) -> None:
         with contextlib.suppress(OSError):
             packets.send(control, {"event": "failed", "error": str(exc)})
         return
-    service = Service(control, handler, places)
+    service = Service(control, handler, budget)
     service.start(note)
     await service.ended
     await service.close()
 
 
 def main(argv: list[str]) -> int:
-    """Serve the socket given by its descriptor."""
+    """Serve the socket of the given descriptor."""
     logging.basicConfig(level=logging.WARNING, format="osgym-web: %(message)s")
     syscalls.set_process_name("osgym-web")
     control = socket.socket(fileno=int(argv[1]))

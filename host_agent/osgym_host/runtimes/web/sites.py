@@ -1,4 +1,4 @@
-"""Sites as the proxy plays them: it ends TLS itself and answers from an archive, which it may fill first."""
+"""Sites answered by the proxy: it ends TLS itself and answers from an archive, which it may fill first."""
 
 from __future__ import annotations
 
@@ -15,60 +15,62 @@ from typing import Protocol
 from osgym_host.runtimes.web import bodies, dial, har, heads
 from osgym_host.runtimes.web.archive import Archive, Recording, Stored
 from osgym_host.runtimes.web.certificates import Certificates
-from osgym_host.runtimes.web.door import Turns
 from osgym_host.runtimes.web.har import MAX_BODY_BYTES, Answer, ArchiveError
 from osgym_host.runtimes.web.heads import Head, Headers, Refused, Target
 from osgym_host.runtimes.web.judge import Judge
+from osgym_host.runtimes.web.listener import ReplicaLimits
 from osgym_host.runtimes.web.pages import CONNECTED, page
 from osgym_host.runtimes.web.upstream import Upstream
 
 KEEP_S = 60.0
-"""How long a connection may wait for its next request."""
+"""Time that a connection waits for its next request."""
 _HANDSHAKE_S = 10.0
 _FETCH_S = 120.0
 MOST_ASKED = 16
-"""Requests to sites at once while recording, of all replicas together; answers are in memory meanwhile."""
+"""Number of simultaneous requests to sites of all replicas while recording; their answers are in memory."""
 _MAX_DROPPED_BODY = 1 << 20
 _NOT_ASKED = frozenset((b"accept-encoding", b"authorization", b"cookie", b"range"))
-"""With `if-…`: answers are those that a stranger gets who has nothing yet."""
+"""Headers that are not sent on, besides `if-…`: recorded answers are those for a first visit."""
 
 _log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
 class _Client:
-    """A connection of a replica, and what that has under way."""
+    """Connection of a replica, with the replica's limits."""
 
     reader: asyncio.StreamReader
     writer: asyncio.StreamWriter
-    turns: Turns
+    limits: ReplicaLimits
 
 
 class Source(Protocol):
-    """Where answers come from."""
+    """Source of answers."""
 
     @property
     def archive(self) -> Archive:
-        """Where they are then."""
+        """Archive that has the answers after `find`."""
         ...
 
-    async def find(self, head: Head, scheme: str, target: Target, url: str, turns: Turns) -> Stored:
-        """Return where the answer to GET is in `archive`.
+    async def find(self, head: Head, scheme: str, target: Target, url: str, limits: ReplicaLimits) -> Stored:
+        """Return the place of the answer to GET in `archive`.
 
         Raises:
-            Refused: There is none.
+            Refused: It has no answer.
         """
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class Sites:
-    """Serves connections of replicas."""
+    """Server of replicas' connections from a source of answers."""
 
     certificates: Certificates
     source: Source
 
-    async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, turns: Turns) -> None:
+    async def serve(
+        self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, limits: ReplicaLimits
+    ) -> None:
         """Serve one connection to its end.
 
         Raises:
@@ -80,7 +82,7 @@ class Sites:
             return
         head = heads.parse(raw)
         if head.method != "CONNECT":
-            await self._requests(head, None, "http", _Client(reader, writer, turns))
+            await self._requests(head, None, "http", _Client(reader, writer, limits))
             return
         assert head.target is not None
         writer.write(CONNECTED)
@@ -93,13 +95,13 @@ class Sites:
             writer.transport.set_write_buffer_limits(high=dial.PIECE_BYTES)
         raw = await bodies.read_head(reader, wait_s=KEEP_S)
         if raw:
-            await self._requests(heads.parse(raw), head.target, scheme, _Client(reader, writer, turns))
+            await self._requests(heads.parse(raw), head.target, scheme, _Client(reader, writer, limits))
 
     async def _requests(self, head: Head, site: Target | None, scheme: str, client: _Client) -> None:
         """Answer a request and those that follow it.
 
         Args:
-            site: Whom the connection is to; None: each request names it.
+            site: Target of the connection; None: each request names its own.
         """
         while True:
             await self._answer(head, site, scheme, client)
@@ -122,7 +124,7 @@ class Sites:
         try:
             if head.method not in ("GET", "HEAD"):
                 raise Refused(504, "web_not_recorded", f"{head.method} is not recorded, only GET and HEAD")
-            stored = await self.source.find(head, scheme, target, url, client.turns)
+            stored = await self.source.find(head, scheme, target, url, client.limits)
         except Refused as exc:
             client.writer.write(page(exc, url, closes=not head.keeps, body=head.method != "HEAD"))
             return
@@ -136,12 +138,11 @@ class Sites:
 
 @dataclass(frozen=True, slots=True)
 class Replay:
-    """Answers that were recorded, and no others. There is no network."""
+    """Recorded answers only, without a network."""
 
     archive: Archive
 
-    async def find(self, head: Head, scheme: str, target: Target, url: str, turns: Turns) -> Stored:
-        """Look the URL up."""
+    async def find(self, head: Head, scheme: str, target: Target, url: str, limits: ReplicaLimits) -> Stored:
         stored = self.archive.find(url)
         if stored is None:
             raise Refused(504, "web_not_recorded", "this host replays an archive that does not have the URL")
@@ -149,7 +150,7 @@ class Replay:
 
 
 class Record:
-    """Answers of the sites themselves, each asked for once."""
+    """Answers of the sites themselves, each requested once."""
 
     def __init__(
         self,
@@ -159,10 +160,10 @@ class Record:
         dialler: dial.Dialler,
         trust: ssl.SSLContext,
     ) -> None:
-        """Add to a recording what its archive does not have.
+        """Add answers to a recording that its archive lacks.
 
         Args:
-            trust: What sites are known by.
+            trust: TLS context that verifies sites.
         """
         self.archive = archive
         self._recording = recording
@@ -173,12 +174,12 @@ class Record:
         self._at_once = asyncio.Semaphore(MOST_ASKED)
         self._writing = asyncio.Lock()
 
-    async def find(self, head: Head, scheme: str, target: Target, url: str, turns: Turns) -> Stored:
-        """Return what is kept, or ask the site; who asks meanwhile gets the same answer."""
+    async def find(self, head: Head, scheme: str, target: Target, url: str, limits: ReplicaLimits) -> Stored:
+        """Return the recorded answer, or request it from the site; simultaneous callers share one request."""
         stored = self.archive.find(url)
         if stored is not None:
             return stored
-        async with turns.connecting:
+        async with limits.connecting:
             return await self._asking(head, scheme, target, url)
 
     async def _asking(self, head: Head, scheme: str, target: Target, url: str) -> Stored:
@@ -258,7 +259,7 @@ async def _whole(status: int, headers: Headers, site: Upstream) -> Answer:
 
 
 def decoded(body: bytes, codings: list[bytes]) -> bytes:
-    """Undo what a site did that does not ask what its client can read."""
+    """Decode the body of a site that ignores which codings its client accepts."""
     if not body or codings in ([], [b"identity"]):
         return body
     if codings not in ([b"gzip"], [b"x-gzip"], [b"deflate"]):
@@ -286,7 +287,7 @@ async def _drop_body(head: Head, reader: asyncio.StreamReader) -> None:
 
 
 async def _nothing() -> AsyncIterator[bytes]:
-    """The body of a request that has none."""
+    """Return the empty body of a request."""
     no_pieces: tuple[bytes, ...] = ()
     for piece in no_pieces:
         yield piece

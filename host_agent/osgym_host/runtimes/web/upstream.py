@@ -1,4 +1,4 @@
-"""One request to a site over a connection of its own, and its answer."""
+"""Request to a site over a connection of its own, and its answer."""
 
 from __future__ import annotations
 
@@ -14,10 +14,9 @@ _MAX_ANSWER_HEAD = 64 * 1024
 
 
 class Upstream:
-    """A connection to a site that carries one request. Its bytes are made anew by h11, never passed on."""
+    """Connection to a site for one request. h11 makes all bytes anew; none are passed on."""
 
     def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        """Use a fresh connection."""
         self._reader = reader
         self._writer = writer
         self._state = h11.Connection(h11.CLIENT, max_incomplete_event_size=_MAX_ANSWER_HEAD)
@@ -31,10 +30,10 @@ class Upstream:
         length: int | None,
         body: AsyncIterator[bytes],
     ) -> None:
-        """Send a request, without waiting for its answer.
+        """Send a request without waiting for its answer.
 
         Raises:
-            Refused: The request cannot be said, or the site closed.
+            Refused: The request is not valid HTTP, or the site closed.
         """
         framing = []
         if length is None:
@@ -65,10 +64,10 @@ class Upstream:
                 raise Refused(502, "unreachable", f"the site takes no request: {exc}") from None
 
     async def answer(self) -> h11.Response:
-        """Return the answer's head.
+        """Return the head of the answer.
 
         Raises:
-            Refused: It did not come, or is none.
+            Refused: It did not come, or is malformed.
         """
         while True:
             event = await self._next()
@@ -78,10 +77,10 @@ class Upstream:
                 raise Refused(502, "unreachable", "the site closed without an answer")
 
     async def pieces(self) -> AsyncIterator[bytes]:
-        """Give the answer's body in pieces.
+        """Yield the answer's body in pieces.
 
         Raises:
-            Refused: It ended before its end.
+            Refused: The body is incomplete.
         """
         while True:
             event = await self._next()

@@ -1,1 +1,1 @@
-"""Branch points of namespaces by CRIU, where the host has it; nothing here is CRIU's own."""
+"""Branch points of namespaces, made by the host's CRIU."""

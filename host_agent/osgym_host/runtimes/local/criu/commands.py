@@ -1,4 +1,4 @@
-"""What CRIU is told: command lines, names of what is in no image, its version. Pure, standard library only.
+"""Command lines for CRIU, its version, and names of files outside its images. Pure, standard library only.
 
 Outside of an image stays what belongs to the host and is made anew for each clone: the console log, the guest
 agent's listening socket, the device nodes and /sys of the replica's own network namespace.
@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 OLDEST = (4, 2)
-"""Older ones do not know the vDSO of today's kernels."""
+"""Oldest usable version: older ones do not know the vDSO of today's kernels."""
 _VERSION = re.compile(r"^Version:\s*(\d+)\.(\d+)", re.MULTILINE)
 _COMMON = (
     "--manage-cgroups=ignore",  # the clone gets its own, before CRIU runs
@@ -33,24 +33,25 @@ _WATCHED = (
     "/root",
     "/run",
 )
-"""Where the path of a watched inode is looked for, since an overlay opens no file by its handle. All of
+"""Folders in which the path of a watched inode is searched, since an overlay opens no file by its handle. All
+of
 /usr/share would take a second while the replica stands still."""
 LOG = "restore.log"
 PID_FILE = "pid"
-"""What CRIU writes into a clone's work folder."""
+"""Name of the file in a clone's work folder to which CRIU writes the PID."""
 GHOST_LIMIT = "64M"
-"""The largest file that is deleted and still open; a browser's or an office's temporary files."""
+"""Largest file that is deleted and still open; browsers and offices have such temporary files."""
 MAX_ERROR_CHARS = 400
 _HARMLESS = "Can't setup RLIMIT_NOFILE"
-"""Said where root may not raise limits, and of no consequence for a desktop."""
+"""Error text where root may not raise limits, of no consequence for a desktop."""
 
 
 @dataclass(frozen=True, slots=True)
 class Outside:
-    """Names in an image of what is the host's.
+    """Names in an image for resources of the host.
 
     Attributes:
-        console: `file[MOUNT:INODE]`, both hexadecimal.
+        console: Name of the console log, `file[MOUNT:INODE]`, both hexadecimal.
         listening: Inode of the guest agent's socket.
     """
 
@@ -59,11 +60,11 @@ class Outside:
 
 
 @dataclass(frozen=True, slots=True)
-class Places:
-    """Where CRIU finds and puts things, in the mount namespace that it runs in.
+class RestorePaths:
+    """Paths and descriptors that CRIU uses, in the mount namespace that it runs in.
 
     Attributes:
-        root: The clone's root, mounted, with nothing mounted in it.
+        root: Mounted root of the clone, with nothing mounted in it.
         console_fd, listen_fd: Descriptors that it inherits.
     """
 
@@ -88,7 +89,7 @@ def console_name(mount_id: int, inode: int) -> str:
 
 
 def copy_argv(source: str, target: str) -> list[str]:
-    """Return what copies a layer with all its attributes; the target does not exist yet."""
+    """Return the command that copies a layer with all its attributes; the target must not exist."""
     return ["cp", "-a", "--reflink=auto", source, target]
 
 
@@ -96,17 +97,17 @@ def copy_script(upper: str, copy: str) -> str:
     """Return a script for CRIU that copies what a replica wrote to disk, while its processes stand still.
 
     Args:
-        copy: Where to; does not exist yet.
+        copy: Target, which does not exist yet.
     """
     copying = shlex.join(copy_argv(upper, copy))
     return f'#!/bin/sh\n[ "$CRTOOLS_SCRIPT_ACTION" = post-dump ] || exit 0\nexec {copying}\n'
 
 
 def dump_argv(criu: str, pid: int, images: str, outside: Outside, script: str) -> list[str]:
-    """Return what dumps a replica, which then goes on.
+    """Return the command that dumps a replica, which then goes on.
 
     Args:
-        pid: Its first process, as the host numbers it.
+        pid: Host PID of its first process.
         images: Folder for the image, with the log.
         script: File with `copy_script`, executable.
     """
@@ -141,15 +142,15 @@ def dump_argv(criu: str, pid: int, images: str, outside: Outside, script: str) -
     ]
 
 
-def restore_argv(criu: str, outside: Outside, places: Places) -> list[str]:
-    """Return what restores a clone as a child of the caller's parent, and ends then."""
+def restore_argv(criu: str, outside: Outside, paths: RestorePaths) -> list[str]:
+    """Return the command that restores a clone as a child of the caller's parent, and ends then."""
     return [
         criu,
         "restore",
         "--images-dir",
-        places.images,
+        paths.images,
         "--work-dir",
-        places.work,
+        paths.work,
         "--log-file",
         LOG,
         "--pidfile",
@@ -159,15 +160,15 @@ def restore_argv(criu: str, outside: Outside, places: Places) -> list[str]:
         "--restore-detached",
         "--restore-sibling",
         "--root",
-        places.root,
+        paths.root,
         "--inherit-fd",
-        f"fd[{places.console_fd}]:{outside.console}",
+        f"fd[{paths.console_fd}]:{outside.console}",
         "--inherit-fd",
-        f"fd[{places.listen_fd}]:socket:[{outside.listening}]",
+        f"fd[{paths.listen_fd}]:socket:[{outside.listening}]",
         "--external",
-        f"mnt[dev]:{places.dev}",
+        f"mnt[dev]:{paths.dev}",
         "--external",
-        f"mnt[sys]:{places.sys}",
+        f"mnt[sys]:{paths.sys}",
         "--ext-unix-sk",
         *_COMMON,
     ]
@@ -180,5 +181,4 @@ def error_in(log: str) -> str:
 
 
 def older_than_needed(version: Sequence[int]) -> bool:
-    """Return whether this CRIU is too old."""
     return tuple(version) < OLDEST

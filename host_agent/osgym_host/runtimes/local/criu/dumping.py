@@ -1,4 +1,4 @@
-"""A running replica, dumped by CRIU while it stands still for a moment; it goes on as if nothing had been."""
+"""Dump of a running replica by CRIU, during which it stands still for a moment."""
 
 from __future__ import annotations
 
@@ -17,27 +17,27 @@ from osgym_host.runtimes.local.replica import LocalReplica
 
 DUMP_S = 20.0
 CONNECTIONS_S = 2.0
-"""How long the guest agent may take to close its ends of connections that the host has closed."""
+"""Time that the guest agent has to close its ends of connections that the host has closed."""
 _LOOK_S = 0.01
 _SCRIPT = "copy-layer"
 _SOCKET_TABLES = ("unix", "tcp", "tcp6", "udp", "udp6", "netlink")
 _INODE = {"unix": 6, "netlink": 9}
-"""Column of the inode in each table; 9 in those of internet sockets, too."""
+"""Column of the inode in each table; 9 for internet sockets as well."""
 _SOCKET = re.compile(r"socket:\[(\d+)\]")
 
 
 class DumpStuck(PointFailed):
-    """CRIU did not end in time: the replica may stand still, and must not be used any more."""
+    """Timeout of CRIU: the replica may stand still, and must not be used any more."""
 
 
 @dataclass(frozen=True, slots=True)
 class Dumped:
-    """A replica as it was.
+    """Dumped state of a replica.
 
     Attributes:
-        folder: Holds `images` and `upper`.
-        base: The first host id of the replica, of the files in `upper`.
-        digest: Of both, so that no clone is made from one without the other.
+        folder: Folder with `images` and `upper`.
+        base: First host id of the files in `upper`.
+        digest: Digest of both folders, so that no clone is made from one without the other.
     """
 
     folder: Path
@@ -50,12 +50,12 @@ class Dumped:
 
     @property
     def images(self) -> Path:
-        """CRIU's files."""
+        """Folder of CRIU's image files."""
         return self.folder / "images"
 
     @property
     def upper(self) -> Path:
-        """What the replica had written."""
+        """Layer that the replica had written."""
         return self.folder / "upper"
 
 
@@ -93,7 +93,7 @@ def _make(replica: LocalReplica, folder: Path) -> None:
 
 
 def _check_filters(pids: Collection[int]) -> None:
-    """Raise ValueError when a thread has another system call filter than the replica's own."""
+    """Raise ValueError when a thread has a system call filter other than the replica's own."""
     for pid in pids:
         for task in Path(f"/proc/{pid}/task").iterdir():
             status = (task / "status").read_text(errors="replace")
@@ -104,7 +104,7 @@ def _check_filters(pids: Collection[int]) -> None:
 
 
 async def _connections_closed(replica: LocalReplica) -> None:
-    """Wait until the guest agent holds no socket of another network namespace, as one of the host's is.
+    """Wait until the guest agent holds no socket of another network namespace, such as the host's.
 
     Raises:
         PointFailed: It still does.
@@ -118,7 +118,7 @@ async def _connections_closed(replica: LocalReplica) -> None:
 
 
 def _foreign_sockets(pid: int) -> set[int]:
-    """Return inodes of sockets of a process that are of another network namespace than its own."""
+    """Return inodes of a process's sockets that belong to another network namespace than its own."""
     held = set()
     for entry in Path(f"/proc/{pid}/fd").iterdir():
         try:
@@ -173,7 +173,7 @@ def _log(folder: Path) -> str:
 
 
 def _prepare(replica: LocalReplica, outside: Outside, folder: Path, pause_ms: float) -> Dumped:
-    """Make what was dumped fit for a replica with other ids, and note what it is."""
+    """Change the dump for a replica with other ids, and describe it."""
     assert replica.ids is not None  # `dump` has looked
     images.renumber_ids(folder / "images", 0)
     images.drop_inherited(folder / "images")

@@ -1,4 +1,4 @@
-"""What is changed in CRIU's image of a replica, so that it is restored without the host's rights. Blocking.
+"""Changes to CRIU's image of a replica, so that it is restored without the host's rights. Blocking.
 
 An image is a folder of files: two magic numbers and messages of protobuf, each after its length. Changed are
 things that CRIU could only restore as the host's root:
@@ -28,15 +28,15 @@ _DROPPED = {_TASK: frozenset({9, 11, 12}), _THREAD: frozenset({11, 12, 16})}
 """Mode and filter of seccomp, and the set of control groups, in both parts of `core_entry`."""
 
 Field = tuple[int, int, int | bytes]
-"""Number, wire type, value."""
+"""Number, wire type and value of a protobuf field."""
 
 
 class ImageMalformed(ValueError):
-    """A file of the image is not what CRIU 4 writes."""
+    """Error for an image file that CRIU 4 would not write."""
 
 
 def renumber_ids(folder: Path, first: int) -> None:
-    """Have the replica's ids begin at `first` of the user namespace that it is restored in.
+    """Shift the replica's ids to begin at `first` of the user namespace in which it is restored.
 
     Raises:
         ImageMalformed: It is of no user namespace, or of several ranges.
@@ -61,7 +61,7 @@ def _renumbered(extent: int | bytes, first: int) -> bytes:
 
 
 def drop_inherited(folder: Path) -> None:
-    """Take out of every thread what it has from CRIU: the system call filter and the control groups.
+    """Remove from every thread what it inherits from CRIU: system call filter and control groups.
 
     Raises:
         ImageMalformed: A file is not what it should be.
@@ -96,7 +96,7 @@ def _write(path: Path, head: tuple[int, int], message: bytes) -> None:
 
 
 def fields(message: bytes) -> Iterator[Field]:
-    """Yield the fields of a message of protobuf, those inside it undecoded.
+    """Yield the fields of a protobuf message, nested ones undecoded.
 
     Raises:
         ImageMalformed: It is cut short, or has a type that protobuf gave up.
@@ -122,7 +122,7 @@ def fields(message: bytes) -> Iterator[Field]:
 
 
 def encode(of_message: Iterable[Field]) -> bytes:
-    """Return a message of these fields."""
+    """Return a protobuf message of these fields."""
     out = bytearray()
     for number, kind, value in of_message:
         out += _of_varint(number << 3 | kind)

@@ -1,4 +1,4 @@
-"""The CRIU of this host: which one, and whether it will do. Blocking."""
+"""CRIU of this host: its version and whether it can be used. Blocking."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from osgym_host.runtimes.local.criu.commands import OLDEST, older_than_needed, p
 
 NEEDED = f"criu {OLDEST[0]}.{OLDEST[1]} or newer"
 COVERED = ("/run/", "/tmp/")  # noqa: S108 (looked for, not used)
-"""What `restoring` mounts over before it becomes CRIU."""
+"""Folders over which `restoring` mounts before it becomes CRIU."""
 _TIMEOUT_S = 10.0
 _CHECK_TIMEOUT_S = 20.0
 _MAX_LINE = 300
@@ -21,12 +21,12 @@ _CAP_SYS_RESOURCE = 24
 
 @dataclass(frozen=True, slots=True)
 class InstalledCriu:
-    """What was found.
+    """Program found on this host.
 
     Attributes:
-        path: The program; empty where there is none.
+        path: Path of the program; empty where there is none.
         version: Major and minor number.
-        lacking: Why it cannot be used; empty when it can.
+        lacking: Reason why it cannot be used; empty when it can.
     """
 
     path: str = ""
@@ -35,12 +35,11 @@ class InstalledCriu:
 
     @property
     def usable(self) -> bool:
-        """Whether templates can be made with it."""
         return not self.lacking
 
 
 def find_criu() -> InstalledCriu:
-    """Look for CRIU on PATH, in the folders of system programs too, and ask for its version."""
+    """Search CRIU on PATH and in the folders of system programs, and ask for its version."""
     path = shutil.which("criu", path=f"{os.environ.get('PATH', os.defpath)}:/usr/local/sbin:/usr/sbin:/sbin")
     if path is None:
         return InstalledCriu(lacking=f"{NEEDED} is not installed")
@@ -63,7 +62,7 @@ def find_criu() -> InstalledCriu:
 def what_is_lacking(criu: InstalledCriu) -> str:
     """Return what CRIU's own check of the kernel finds missing, in one line; empty when nothing is.
 
-    It does not look for a right that its dump needs of the host's root, and some containers take away.
+    The check ignores a right of the host's root that dumps need, and that some containers lack.
     """
     status = Path("/proc/self/status").read_text()
     rights = next(int(line.split()[1], 16) for line in status.splitlines() if line.startswith("CapEff:"))
@@ -75,7 +74,7 @@ def what_is_lacking(criu: InstalledCriu) -> str:
 
 
 def _run(argv: list[str], timeout_s: float) -> str:
-    """Return what a program prints, errors too; what went wrong when it could not be run."""
+    """Return the output of a program, errors included; the cause when it could not be run."""
     try:
         done = subprocess.run(
             argv, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=timeout_s, check=False

@@ -1,4 +1,4 @@
-"""The layer that a dumped replica wrote, and its copies for clones. Blocking.
+"""Layer that a dumped replica wrote, and its copies for clones. Blocking.
 
 Each clone has a copy of its own as upper layer. As one more lower layer it would cost nothing, but a folder
 of a lower layer cannot be renamed, so folders that a set-up made would not be what they are after a set-up.
@@ -16,7 +16,7 @@ from osgym_host.runtimes.local.protocol import ID_COUNT
 
 
 def renumber(root: Path, before: int, after: int) -> None:
-    """Give the files of one replica's layer to another, whose ids begin elsewhere.
+    """Change the owners in a layer to the ids of another replica.
 
     Raises:
         OSError: A file could not be changed.
@@ -35,7 +35,7 @@ def _moved(number: int, before: int, after: int) -> int:
 
 
 def digest_of(*roots: Path) -> str:
-    """Return what changes when a file of these trees is replaced, written or removed (hexadecimal).
+    """Return a hexadecimal digest that changes when a file of these trees is replaced, written or removed.
 
     Sizes, times and inodes are looked at, not contents: the folders are closed to all but the host agent, and
     this guards against mixing up, not against root.
@@ -64,7 +64,7 @@ def size_mib(root: Path) -> float:
 
 
 def _walk(root: Path) -> Iterator[tuple[Path, os.stat_result]]:
-    """Yield all of a tree, itself first, in a fixed order, however deep a guest nested; follows no link.
+    """Yield all paths of a tree, itself first, in a fixed order; follows no link.
 
     Raises:
         OSError: It cannot be read, or is too deep to be named.

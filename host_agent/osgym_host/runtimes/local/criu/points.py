@@ -1,4 +1,4 @@
-"""The branch points of one host agent: taken of replicas that only a task's set-up has used, never kept.
+"""Branch points of one host agent, taken of replicas that only a task's set-up has used.
 
 They lie in the instance's folder, are known to this process only, and go with it; what a killed one left, the
 next start removes.
@@ -29,19 +29,13 @@ _log = logging.getLogger(__name__)
 
 COPY_S = 20.0
 AT_ONCE = 1
-"""Replicas that are dumped at the same time; others wait, and stand still no longer for it."""
+"""Number of replicas dumped at the same time; others wait while they run on."""
 
 
 class LocalPoints:
-    """For one event loop."""
+    """Store of branch points, for one event loop."""
 
     def __init__(self, folder: Path, *, wanted: bool) -> None:
-        """Nothing is touched before `open`.
-
-        Args:
-            folder: Ours alone; its parent is closed to others.
-            wanted: Look for CRIU.
-        """
         self._folder = folder
         self._wanted = wanted
         self._criu = InstalledCriu(lacking="neither task_templates nor warm_clones is on")
@@ -50,11 +44,11 @@ class LocalPoints:
 
     @property
     def lacking(self) -> str:
-        """Why there can be none; empty when there can."""
+        """Reason why there can be no branch points; empty when there can."""
         return self._criu.lacking
 
     def open(self) -> None:
-        """Remove what a predecessor left, and look for CRIU where it is wanted. Blocking.
+        """Remove a predecessor's points, and search CRIU where it is wanted. Blocking.
 
         Raises:
             OSError: Something could not be removed.
@@ -64,10 +58,10 @@ class LocalPoints:
             self._criu = find_criu()
 
     async def take(self, replica: LocalReplica, processes: Callable[[], set[int] | None]) -> BranchPoint:
-        """Dump a replica, which goes on.
+        """Dump a replica, which runs on.
 
         Raises:
-            PointFailed: It could not be done; when CRIU hung, the replica is killed.
+            PointFailed: The dump failed; when CRIU hung, the replica is killed.
         """
         point_id = f"p{secrets.token_hex(8)}"
         folder = self._folder / point_id
@@ -101,7 +95,7 @@ class LocalPoints:
         """Copy the layer of a clone's origin into its folder.
 
         Returns:
-            What a `spawn` request says of it (see `protocol`).
+            Value of `restore` in a `spawn` request (see `protocol`).
 
         Raises:
             PointNotFound: The point is gone, of another image, or not what it was.
@@ -135,13 +129,13 @@ class LocalPoints:
             await asyncio.to_thread(_remove_quietly, found[1].folder)
 
     async def close(self) -> None:
-        """Release all, when there is no clone any more. Idempotent."""
+        """Release all points after the last clone. Idempotent."""
         self._points.clear()
         await asyncio.to_thread(_remove_quietly, self._folder)
 
 
 def _remove(folder: Path) -> None:
-    """Remove a folder of which a guest filled a part, however deep.
+    """Remove a folder that a guest filled in part, however deep.
 
     Raises:
         OSError: Something could not be removed.
@@ -157,7 +151,7 @@ def _remove(folder: Path) -> None:
 
 
 def _remove_quietly(folder: Path) -> None:
-    """Do the same; what is left takes room until the next start removes it."""
+    """Remove a folder as far as possible; the next start removes the rest."""
     try:
         _remove(folder)
     except OSError as exc:

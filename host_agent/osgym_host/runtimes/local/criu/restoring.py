@@ -1,4 +1,4 @@
-"""What the process in a clone's outer user namespace does instead of making a first process: it becomes CRIU.
+"""Restoring of a clone: the process in its outer user namespace becomes CRIU.
 
 It has no right outside of that namespace, and the replica's system call filter, before CRIU reads the first
 byte of an image, which a guest had a hand in. CRIU makes the first process as a child of the zygote.
@@ -17,13 +17,20 @@ from typing import Any
 
 from osgym_host.runtimes.local import detached, inside, outer
 from osgym_host.runtimes.local import syscalls as sc
-from osgym_host.runtimes.local.criu.commands import LOG, PID_FILE, Outside, Places, error_in, restore_argv
+from osgym_host.runtimes.local.criu.commands import (
+    LOG,
+    PID_FILE,
+    Outside,
+    RestorePaths,
+    error_in,
+    restore_argv,
+)
 
 WORK = "criu"
-"""Below the replica's folder: CRIU's log, and the number of the process that it made."""
+"""Subfolder of the replica's folder for CRIU's log and the PID of the process that it made."""
 _TOP = "/run"
-"""What this process puts together for CRIU lies there, in its own mount namespace."""
-_PLACES = Places(
+"""Folder, in this process's own mount namespace, in which everything for CRIU is put together."""
+_PATHS = RestorePaths(
     images=f"{_TOP}/images",
     work=f"{_TOP}/work",
     root=f"{_TOP}/root",
@@ -41,14 +48,14 @@ _MAX_LOG_BYTES = 1 << 20
 
 @dataclass(frozen=True)
 class Template:
-    """What a clone is made from.
+    """Sources of a clone.
 
     Attributes:
-        criu: The program.
-        outside: Names in its image of what is the clone's own.
+        criu: Path of the program.
+        outside: Names in its image for resources that each clone has anew.
         images: Descriptor of a detached mount of CRIU's image.
-        proc: Of a /proc of the zygote's PID namespace.
-        work: Of the folder `WORK` of the clone.
+        proc: Descriptor of a /proc of the zygote's PID namespace.
+        work: Descriptor of the folder `WORK` of the clone.
     """
 
     criu: str
@@ -59,7 +66,6 @@ class Template:
 
     @property
     def descriptors(self) -> tuple[int, ...]:
-        """All of them."""
         return (self.images, self.proc, self.work)
 
 
@@ -87,7 +93,7 @@ def open_template(restore: dict[str, Any], folder: str, uid: int, gid: int) -> T
 
 
 def become_criu(around: outer.Outer, what: inside.Inside, template: Template) -> None:
-    """Go where CRIU may restore the clone, and become it. Returns only by raising.
+    """Enter the namespaces in which CRIU may restore the clone, and become CRIU. Returns only by raising.
 
     Raises:
         StepFailed: A step failed.
@@ -108,12 +114,12 @@ def become_criu(around: outer.Outer, what: inside.Inside, template: Template) ->
     with inside.step("system call filter"):
         sc.install_seccomp(what.filter_program)
     with inside.step("criu"):
-        argv = restore_argv(template.criu, template.outside, _PLACES)
+        argv = restore_argv(template.criu, template.outside, _PATHS)
         os.execve(template.criu, argv, {"PATH": os.defpath, "XDG_RUNTIME_DIR": f"{_TOP}/runtime"})  # noqa: S606
 
 
 def _mount_all(what: inside.Inside, template: Template, sys_fd: int) -> None:
-    """Put all places of `_PLACES` together, and mount the clone's root."""
+    """Mount everything at `_PATHS`, the clone's root included."""
     folder_fd = os.open(what.folder, inside.FOLDER)
     sc.mount("none", "/", None, sc.MS_REC | sc.MS_PRIVATE)
     os.setgroups([])
@@ -134,15 +140,15 @@ def _mount_all(what: inside.Inside, template: Template, sys_fd: int) -> None:
         (template.proc, "proc"),
     ):
         detached.attach(fd, f"{_TOP}/{name}")
-    inside.complete_dev(_PLACES.dev)
+    inside.complete_dev(_PATHS.dev)
     base = f"/proc/self/fd/{folder_fd}"
     options = f"lowerdir={_TOP}/image,upperdir={base}/upper,workdir={base}/work,userxattr,volatile"
-    sc.mount("osgym", _PLACES.root, "overlay", 0, options)
+    sc.mount("osgym", _PATHS.root, "overlay", 0, options)
     _mount_proc(what.hostname)
 
 
 def _mount_proc(hostname: str) -> None:
-    """Show CRIU the processes of its own PID namespace, and let it write what it may not set."""
+    """Mount the /proc of CRIU's own PID namespace, with files that CRIU may write but not set."""
     # One /proc stays whole elsewhere: the kernel mounts another inside only where one is seen as a whole.
     sc.mount(f"{_TOP}/proc", "/proc", None, sc.MS_BIND)
     sc.unshare(sc.CLONE_NEWUTS)
@@ -154,26 +160,22 @@ def _mount_proc(hostname: str) -> None:
 
 
 def _arrange_descriptors(what: inside.Inside, listening: int) -> None:
-    """Have CRIU inherit the console log and the socket; all else closes when it starts."""
-    # Above all places first, so that no descriptor is overwritten before it was used.
+    """Let CRIU inherit the console log and the socket; all others close when it starts."""
+    # Above all of these first, so that no descriptor is overwritten before it was used.
     console = fcntl.fcntl(what.fds.console, fcntl.F_DUPFD_CLOEXEC, _ABOVE)
     listen = fcntl.fcntl(listening, fcntl.F_DUPFD_CLOEXEC, _ABOVE)
     null = os.open("/dev/null", os.O_RDWR | os.O_CLOEXEC)
     for fd in (0, 1, 2):
         os.dup2(null, fd)
     sc.close_on_exec_from(3)
-    os.dup2(console, _PLACES.console_fd)
-    os.dup2(listen, _PLACES.listen_fd)
+    os.dup2(console, _PATHS.console_fd)
+    os.dup2(listen, _PATHS.listen_fd)
 
 
 def first_process(folder: str) -> int:
-    """Return the number of the process that CRIU made, as the zygote knows it.
+    """Return the zygote's number of the process that CRIU made.
 
-    It is what CRIU says; whether there is such a child, and it is no other's, its reader has to see.
-
-    Raises:
-        OSError: There is no such file.
-        ValueError: It is not a number.
+    CRIU is not trusted: the caller checks that such a child exists and belongs to this clone.
     """
     said = _said(folder, PID_FILE, 32).strip()
     if not said.isdecimal():
@@ -182,7 +184,7 @@ def first_process(folder: str) -> int:
 
 
 def error_of(folder: str) -> str:
-    """Return the first error that CRIU noted; an empty string where there is none."""
+    """Return the first error in CRIU's log; an empty string where there is none."""
     try:
         return error_in(_said(folder, LOG, _MAX_LOG_BYTES))
     except OSError:
@@ -190,7 +192,7 @@ def error_of(folder: str) -> str:
 
 
 def _said(folder: str, name: str, most_bytes: int) -> str:
-    """Read a file of CRIU's, which is trusted as little as what it reads: no link, no pipe that holds us up.
+    """Read a file of CRIU, without following links or blocking on pipes.
 
     Raises:
         OSError: It is not there, or no file.

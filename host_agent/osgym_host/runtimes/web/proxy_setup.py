@@ -1,4 +1,4 @@
-"""What a replica gets so that its programs use the proxy: variables and files. Pure."""
+"""Variables and files that make a replica's programs use the proxy. Pure."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ import ssl
 from dataclasses import dataclass
 
 PORT = 3128
-"""On the replica's loopback interface; the number that proxies of HTTP commonly have."""
+"""Port on the replica's loopback interface; the usual one of HTTP proxies."""
 
 _PROXY = f"http://127.0.0.1:{PORT}"
 _DIRECT = "localhost,127.0.0.1,::1"
 _BUNDLE = "/etc/ssl/certs/ca-certificates.crt"
 _POLICY = "/etc/chromium/policies/managed/osgym-web.json"
 _SETTINGS = "/etc/glib-2.0/settings/defaults"
-"""What GLib's settings are where nobody has set them (the keyfile backend, which the image's desktop has).
+"""File of GLib's default settings (keyfile backend, as the image's desktop has).
 The path of the schema org.gnome.system.proxy is /system/proxy/."""
 _DESKTOP = f"""
 [system/proxy]
@@ -31,28 +31,28 @@ host='127.0.0.1'
 port={PORT}
 """
 AUTHORITY_NAME = "OSGym replay"
-"""The subject of the authority's certificate: always the same, so that the name of its file is."""
+"""Subject of the authority's certificate; constant, since the name of its file depends on it."""
 _HASHED = "/etc/ssl/certs/3cab321c.0"
 
 
 @dataclass(frozen=True, slots=True)
-class Given:
-    """What a replica gets.
+class ProxySetup:
+    """Variables and files for one replica.
 
     Attributes:
         environment: Variables of its session.
-        files: Path, text, and `w` or `a`: written anew or added to.
+        files: Path, text and mode (`w` writes anew, `a` appends) of each file.
     """
 
     environment: dict[str, str]
     files: tuple[tuple[str, str, str], ...]
 
 
-def given(authority: str | None) -> Given:
-    """Return what makes programs use the proxy.
+def proxy_setup(authority: str | None) -> ProxySetup:
+    """Return the set-up of a replica.
 
     Args:
-        authority: Certificate (PEM) that they are to trust, for sites that are recorded or replayed.
+        authority: Certificate (PEM) that programs trust, for sites that are recorded or replayed.
     """
     environment: dict[str, str] = {}
     for name in ("http_proxy", "https_proxy", "all_proxy"):
@@ -68,4 +68,4 @@ def given(authority: str | None) -> Given:
             (_HASHED, authority, "w"),
             (_POLICY, json.dumps({"CACertificates": [der]}), "w"),
         ]
-    return Given(environment, tuple(files))
+    return ProxySetup(environment, tuple(files))

@@ -1,4 +1,4 @@
-"""A replica's way to the proxy: a socket that listens on the replica's own loopback interface.
+"""Listener of a replica: a socket on the replica's own loopback interface that leads to the proxy.
 
 The socket was made in the replica's network and given to us, so whoever connects to it is that replica, and
 nothing of ours runs inside. It opens nothing else: there is no link, no route and no name server.
@@ -18,77 +18,77 @@ from osgym_host.runtimes.web.heads import Refused
 from osgym_host.runtimes.web.pages import page
 
 MAX_CONNECTIONS = 128
-"""Of one replica at once; a browser opens at most 32 to a proxy by default."""
+"""Largest number of connections of one replica; a browser opens at most 32 to a proxy by default."""
 MAX_LOOKUPS = 4
 MAX_CONNECTING = 16
-"""Names that are looked up, and sites that are connected to, at once for one replica; others wait."""
+"""Largest numbers of name look-ups and of connection attempts to sites of one replica; others wait."""
 TOTAL_S = 6 * 3600.0
-"""A connection ends after so long, whatever comes."""
+"""Longest duration of a connection."""
 
 _log = logging.getLogger(__name__)
 
 
-class Turns:
-    """What one replica may have under way at once; held while it is."""
+class ReplicaLimits:
+    """Semaphores for the look-ups and connection attempts of one replica."""
 
     def __init__(self) -> None:
-        """Begin with nothing under way."""
         self.lookups = asyncio.Semaphore(MAX_LOOKUPS)
         self.connecting = asyncio.Semaphore(MAX_CONNECTING)
 
 
 class Handler(Protocol):
-    """What is done with a connection."""
+    """Server of connections."""
 
-    async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, turns: Turns) -> None:
-        """Serve it to its end.
+    async def serve(
+        self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, limits: ReplicaLimits
+    ) -> None:
+        """Serve a connection to its end.
 
         Args:
-            turns: Of the replica.
+            limits: Limits of the replica.
 
         Raises:
             Refused: Nothing was answered yet, and this is the answer.
-            OSError, EOFError, TimeoutError: It broke.
+            OSError, EOFError, TimeoutError: The connection broke.
         """
         ...
 
 
 @dataclass
-class Places:
-    """How many connections all doors of this process may have together."""
+class ConnectionBudget:
+    """Number of connections that all listeners of this process may still accept."""
 
     free: int
 
 
-class Door:
-    """The connections of one replica."""
+class ProxyListener:
+    """Listener and connections of one replica."""
 
-    def __init__(self, handler: Handler, places: Places) -> None:
-        """Nothing is accepted before `open`."""
+    def __init__(self, handler: Handler, budget: ConnectionBudget) -> None:
         self._handler = handler
-        self._places = places
+        self._budget = budget
         self._server: asyncio.Server | None = None
         self._tasks: set[asyncio.Task[None]] = set()
         self._closed = False
-        self._turns = Turns()
+        self._limits = ReplicaLimits()
 
     @property
     def connections(self) -> int:
-        """Connections there are now."""
+        """Number of open connections."""
         return len(self._tasks)
 
     async def open(self, listener: socket.socket) -> None:
-        """Accept connections from now on; the listener is ours to close.
+        """Accept connections from now on; the socket belongs to the listener.
 
         Raises:
-            OSError: It does not listen.
+            OSError: The socket does not listen.
         """
         self._server = await asyncio.start_server(self._accepted, sock=listener, limit=dial.PIECE_BYTES)
         if self._closed:  # meanwhile
             self._server.close()
 
     async def close(self) -> None:
-        """Accept nothing more and end every connection, both ends of it. Idempotent."""
+        """Accept no more and end every connection at both ends. Idempotent."""
         self._closed = True
         if self._server is not None:
             self._server.close()
@@ -102,20 +102,20 @@ class Door:
         if self._closed:  # it was accepted just before
             writer.transport.abort()
             return
-        if len(self._tasks) >= MAX_CONNECTIONS or self._places.free <= 0:
+        if len(self._tasks) >= MAX_CONNECTIONS or self._budget.free <= 0:
             most = f"more than {MAX_CONNECTIONS} of this desktop, or than this host has room for"
             refused = Refused(503, "too_many_connections", most)
             writer.write(page(refused))
             writer.close()
             return
         self._tasks.add(task)
-        self._places.free -= 1
+        self._budget.free -= 1
         try:
-            with contextlib.suppress(asyncio.CancelledError):  # the door closes: this is the task's end
+            with contextlib.suppress(asyncio.CancelledError):  # the listener closes: this is the task's end
                 await self._serve(reader, writer)
         finally:
             writer.transport.abort()
-            self._places.free += 1
+            self._budget.free += 1
             self._tasks.discard(task)
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -129,7 +129,7 @@ class Door:
 
     async def _answer(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         try:
-            await self._handler.serve(reader, writer, self._turns)
+            await self._handler.serve(reader, writer, self._limits)
         except Refused as exc:
             _log.info("refused: %s", exc)
             writer.write(page(exc))
@@ -140,7 +140,7 @@ class Door:
 
 
 async def _let_read(reader: asyncio.StreamReader) -> None:
-    """Throw away what still comes, for a moment: a reset would take the answer from its reader."""
+    """Discard what still comes, for a moment: a reset would destroy the answer before it is read."""
     with contextlib.suppress(TimeoutError):
         async with asyncio.timeout(1.0):
             while await reader.read(dial.PIECE_BYTES):

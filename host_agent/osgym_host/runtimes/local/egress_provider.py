@@ -1,4 +1,4 @@
-"""How the replicas of one instance reach what is outside: by links, by the host's proxy, or not at all."""
+"""Egress of the replicas of one instance: links of their own, the host's proxy, or none."""
 
 from __future__ import annotations
 
@@ -12,24 +12,23 @@ from pathlib import Path
 from osgym_host.runtimes.base import Egress
 from osgym_host.runtimes.local import network
 from osgym_host.runtimes.web.client import ReplicaProxy
-from osgym_host.runtimes.web.inside import Given
+from osgym_host.runtimes.web.proxy_setup import ProxySetup
 
 
 class ListenerChannel:
-    """A way on which the socket comes that a replica's maker made in its network. Close it."""
+    """Socket pair over which a replica's maker sends the socket that listens for the proxy in its network."""
 
     def __init__(self) -> None:
-        """Make both ends."""
         self._ours, self._theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_DGRAM)
         self._ours.setblocking(False)
 
     @property
     def fd(self) -> int:
-        """The end to give away."""
+        """Descriptor of the end that the maker gets."""
         return self._theirs.fileno()
 
     def take(self) -> socket.socket:
-        """Return the socket; it has come by the time that the replica's session runs.
+        """Return the listening socket. The maker has sent it before the replica's session runs.
 
         Raises:
             OSError: There is none.
@@ -46,57 +45,58 @@ class ListenerChannel:
 
 
 @dataclass(frozen=True, slots=True)
-class Way:
-    """What one replica gets of it. Close it when the replica runs, or never will.
+class ReplicaEgress:
+    """Egress reserved for one replica. Close it as soon as the replica runs, or its making failed.
 
     Attributes:
-        name: Of the replica.
-        name_server: With a link, the host's end of it.
-        given: With the proxy, what makes programs use it.
+        name: Id of the replica.
+        name_server: Address of the host's end of the link; empty without one.
+        proxy_setup: Variables and files that make programs use the proxy; None without it.
+        channel: Channel for the socket that listens for the proxy; None without it.
     """
 
     name: str
     egress: Egress
     name_server: str = ""
-    given: Given | None = None
+    proxy_setup: ProxySetup | None = None
     channel: ListenerChannel | None = None
 
     @property
     def fds(self) -> tuple[int, ...]:
-        """What its maker gets besides (see `protocol`)."""
+        """Descriptors that the replica's maker gets for it (see `protocol`)."""
         return () if self.channel is None else (self.channel.fd,)
 
     def close(self) -> None:
-        """Let go of what only its making needs. Idempotent."""
+        """Close the channel. Idempotent."""
         if self.channel is not None:
             self.channel.close()
 
 
-class WaysOut:
-    """Links, or a proxy, or neither."""
+class EgressProvider:
+    """Links, a proxy, or neither, for all replicas of an instance."""
 
     def __init__(self, links: network.ReplicaNetwork | None, proxy: ReplicaProxy | None) -> None:
-        """Nothing is touched before `start`."""
         self.links = links
         self.proxy = proxy
 
     @property
     def egress(self) -> frozenset[Egress]:
-        """The policies that replicas may have."""
-        ways = [way.egress for way in (self.links, self.proxy) if way is not None]
-        return frozenset({Egress.NONE}).union(*ways)
+        """Egress policies that replicas may have."""
+        policies = [part.egress for part in (self.links, self.proxy) if part is not None]
+        return frozenset({Egress.NONE}).union(*policies)
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """What is less than it should be."""
+        """Restrictions of the links on this host, for people."""
         return () if self.links is None else tuple(self.links.notes)
 
     async def start(self, mark: str, record: Path) -> None:
-        """Open them, when no process of a former replica is left; without links, remove those that were.
+        """Open links and proxy, when no process of a former replica is left; without links, remove former
+        ones.
 
         Args:
-            mark: Of the instance's links.
-            record: The file that says that there may be some.
+            mark: Mark that tells the instance's links from others.
+            record: File that exists while links of the instance may exist.
 
         Raises:
             RuntimeUnsupported: The host cannot do it; the message says what to do.
@@ -110,7 +110,7 @@ class WaysOut:
             await self.proxy.start()
 
     async def stop(self) -> None:
-        """Close them. Idempotent.
+        """Close links and proxy. Idempotent.
 
         Raises:
             NetworkFailed: Something is left.
@@ -120,34 +120,34 @@ class WaysOut:
         if self.links is not None:
             await self.links.stop()
 
-    async def reserve(self, name: str, egress: Egress) -> Way:
-        """Begin with a replica that is about to be made; nothing passes yet. `close` undoes it.
+    async def reserve(self, name: str, egress: Egress) -> ReplicaEgress:
+        """Reserve egress for a replica that is about to be made; nothing passes yet. `close` undoes it.
 
         Raises:
-            NetworkFailed: There is no link to be had.
+            NetworkFailed: No link could be made.
         """
         name_server = ""
         if self.links is not None and egress is not Egress.NONE:
             name_server = (await self.links.reserve(name)).host_ip
         if self.proxy is None or not self.proxy.serves(egress):
-            return Way(name, egress, name_server)
-        return Way(name, egress, name_server, self.proxy.given(), ListenerChannel())
+            return ReplicaEgress(name, egress, name_server)
+        return ReplicaEgress(name, egress, name_server, self.proxy.setup(), ListenerChannel())
 
-    async def connect(self, way: Way, namespaces: Sequence[int]) -> None:
-        """Let a replica out that runs.
+    async def connect(self, reserved: ReplicaEgress, namespaces: Sequence[int]) -> None:
+        """Open the reserved egress of a replica that runs.
 
         Args:
-            namespaces: With a link, the descriptor of its network namespace; the caller's to close.
+            namespaces: Descriptor of the replica's network namespace, if it has a link; the caller closes it.
 
         Raises:
             NetworkFailed: Its link could not be connected.
             ProxyFailed: The proxy does not serve it.
             OSError: Its maker made no socket for the proxy.
         """
-        if self.links is not None and way.name_server:
-            await self.links.connect(way.name, namespaces[0], way.egress)
-        if self.proxy is not None and way.channel is not None:
-            await self.proxy.open(way.name, way.channel.take())
+        if self.links is not None and reserved.name_server:
+            await self.links.connect(reserved.name, namespaces[0], reserved.egress)
+        if self.proxy is not None and reserved.channel is not None:
+            await self.proxy.open(reserved.name, reserved.channel.take())
 
     async def close(self, name: str) -> None:
         """End every connection of a replica without processes. Idempotent.
