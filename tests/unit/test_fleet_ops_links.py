@@ -18,7 +18,7 @@ from osgym_infra.cli.fleet_ops.outcome import HostFailure, HostOutcome, exit_cod
 from osgym_infra.cli.fleet_ops.run import journal_argv
 from osgym_infra.cli.fleet_ops.text import MOST_LINE_CHARS, Lines, escaped
 from osgym_infra.errors import BadInput
-from osgym_infra.fleet.fleet_file import parse_fleet
+from osgym_infra.fleet.managed import parse_fleet
 from osgym_infra.providers.aws.access import SsmAccess
 from osgym_infra.providers.gcp.access import IapAccess
 

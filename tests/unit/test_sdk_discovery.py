@@ -16,8 +16,7 @@ from osgym_sdk import AsyncClient, Client, ConfigError
 from osgym_sdk._config import ClientConfig
 from osgym_sdk._fleet.discovery import aws, gcp
 from osgym_sdk._fleet.discovery.address import AddressChoice, parse_source
-from osgym_sdk._fleet.discovery.file import host_defaults
-from osgym_sdk._fleet.file import read_fleet
+from osgym_sdk._fleet.discovery.file import host_defaults, read_fleet
 from osgym_sdk._fleet.fleet import Fleet
 from osgym_sdk._fleet.members import changes
 from osgym_sdk.host_sources import FoundHost, HostDefaults

@@ -8,8 +8,9 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from osgym_infra.errors import OsgymInfraError
-from osgym_infra.fleet.fleet_file import ssh_entry
-from osgym_infra.fleet.outputs import REMOVES, SCHEMA_VERSION, admitted
+from osgym_infra.fleet.managed import ssh_entry
+from osgym_infra.fleet.outputs import REMOVES, admitted
+from osgym_protocol.fleet_file import SCHEMA_VERSION
 
 HOST, SECRETS = "osgym:index:SshHost", "osgym:index:FleetSecrets"
 _SECRET_MARK = "4dabf18193072939515e22adb298388d"  # noqa: S105 - a mark, no secret

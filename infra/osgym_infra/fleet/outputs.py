@@ -10,8 +10,8 @@ from osgym_infra.cost.model import boots_machines
 from osgym_infra.fleet.blueprint import Blueprint
 from osgym_infra.fleet.boot import DATA, LOCAL_DATA
 from osgym_infra.fleet.groups import HostGroup
+from osgym_protocol.fleet_file import SCHEMA_VERSION
 
-SCHEMA_VERSION = 1
 REMOVES = "destroy_removes"
 """An output for people; it does not get into fleet.json."""
 

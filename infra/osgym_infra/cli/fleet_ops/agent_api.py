@@ -15,8 +15,9 @@ import httpx
 from osgym_infra.cli.fleet_ops.outcome import HostFailure
 from osgym_infra.cli.fleet_ops.text import escaped
 from osgym_infra.errors import BadInput
-from osgym_infra.fleet.fleet_file import FIELD, FleetFile, FleetHost
+from osgym_infra.fleet.managed import FIELD, ManagedFleet, ManagedHost
 from osgym_protocol.codec import WireFormatError
+from osgym_protocol.fleet_file import FleetFileError
 from osgym_protocol.host_api import HostState
 from osgym_protocol.http_clients import make_async_client
 from osgym_protocol.proxies import host_route
@@ -43,7 +44,7 @@ class Agents:
         BadInput: fleet.json's authority is no certificate, or the token cannot be read.
     """
 
-    def __init__(self, fleet: FleetFile, *, parallel: int, deadline_s: float) -> None:
+    def __init__(self, fleet: ManagedFleet, *, parallel: int, deadline_s: float) -> None:
         self._gate = asyncio.Semaphore(parallel)
         self._deadline_s = deadline_s
         token = fleet.token()
@@ -63,7 +64,7 @@ class Agents:
     ) -> None:
         await self._client.aclose()
 
-    async def state(self, host: FleetHost) -> HostState:
+    async def state(self, host: ManagedHost) -> HostState:
         """`GET /v1/host`.
 
         Raises:
@@ -71,7 +72,7 @@ class Agents:
         """
         return _state(await self._ask(host, "GET", "/v1/host"))
 
-    async def drain(self, host: FleetHost, deadline_s: float | None) -> HostState:
+    async def drain(self, host: ManagedHost, deadline_s: float | None) -> HostState:
         """`POST /v1/drain`.
 
         Raises:
@@ -79,7 +80,7 @@ class Agents:
         """
         return _state(await self._ask(host, "POST", "/v1/drain", {"deadline_s": deadline_s}))
 
-    async def undrain(self, host: FleetHost) -> HostState:
+    async def undrain(self, host: ManagedHost) -> HostState:
         """`DELETE /v1/drain`.
 
         Raises:
@@ -88,7 +89,7 @@ class Agents:
         return _state(await self._ask(host, "DELETE", "/v1/drain"))
 
     async def _ask(
-        self, host: FleetHost, method: str, path: str, body: Mapping[str, Any] | None = None
+        self, host: ManagedHost, method: str, path: str, body: Mapping[str, Any] | None = None
     ) -> Any:
         async with self._gate:
             try:
@@ -100,7 +101,7 @@ class Agents:
             except (httpx.HTTPError, httpx.InvalidURL, UnicodeError) as error:
                 raise AgentFailed(_failure(host, error)) from error
 
-    async def _answer(self, host: FleetHost, method: str, path: str, body: Mapping[str, Any] | None) -> Any:
+    async def _answer(self, host: ManagedHost, method: str, path: str, body: Mapping[str, Any] | None) -> Any:
         extensions = {"sni_hostname": host.server_name} if host.server_name else {}
         request = self._client.build_request(method, f"{host.url}{path}", json=body, extensions=extensions)
         if host.server_name:
@@ -122,7 +123,7 @@ class Agents:
             raise _not_ours(host, "its answer is no JSON") from error
 
 
-async def ask_all(hosts: Sequence[FleetHost], ask: Callable[[FleetHost], Awaitable[None]]) -> None:
+async def ask_all(hosts: Sequence[ManagedHost], ask: Callable[[ManagedHost], Awaitable[None]]) -> None:
     """Run something for all hosts at once; it deals with its own failures."""
     async with asyncio.TaskGroup() as group:
         for host in hosts:
@@ -133,12 +134,11 @@ async def _awaited(work: Awaitable[None]) -> None:
     await work
 
 
-def _context(fleet: FleetFile) -> ssl.SSLContext:
+def _context(fleet: ManagedFleet) -> ssl.SSLContext:
     try:
-        return ssl.create_default_context(cadata=fleet.ca or None)
-    except (ssl.SSLError, ValueError) as error:
-        fits = "the certificate of the fleet's authority, as `osgym fleet export` writes it"
-        raise BadInput(FIELD, f"ca of {fleet.path} is no certificate: {error}", fits) from error
+        return fleet.tls_context()
+    except FleetFileError as error:
+        raise BadInput(FIELD, error.problem, error.remedy) from error
 
 
 def _state(data: Any) -> HostState:
@@ -151,19 +151,19 @@ def _state(data: Any) -> HostState:
         ) from error  # fmt: skip
 
 
-def _not_ours(host: FleetHost, problem: str) -> AgentFailed:
+def _not_ours(host: ManagedHost, problem: str) -> AgentFailed:
     remedy = f"is another program listening on {host.authority}?"
     return AgentFailed(HostFailure("answer", problem, remedy))
 
 
-def _away(host: FleetHost) -> str:
+def _away(host: ManagedHost) -> str:
     return (
         f"Is the host on, and is this machine in osgym:allowed_cidrs? `osgym fleet logs --host {host.id}` "
         "shows what its agent says"
     )
 
 
-def _failure(host: FleetHost, error: Exception) -> HostFailure:
+def _failure(host: ManagedHost, error: Exception) -> HostFailure:
     """What a failed connection means."""
     cause: BaseException | None = error
     while cause is not None:
@@ -181,7 +181,7 @@ def _failure(host: FleetHost, error: Exception) -> HostFailure:
     return HostFailure("connect", f"{host.authority} cannot be reached: {problem}", _away(host))
 
 
-def _refusal(host: FleetHost, status: int, body: bytes) -> HostFailure:
+def _refusal(host: ManagedHost, status: int, body: bytes) -> HostFailure:
     try:
         message = escaped(str(json.loads(body)["message"]))
     except (ValueError, KeyError, TypeError):

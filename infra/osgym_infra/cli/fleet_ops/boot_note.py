@@ -8,7 +8,7 @@ import subprocess
 
 from osgym_infra.cli.fleet_ops.text import escaped
 from osgym_infra.fleet.boot_status import last_on_console
-from osgym_infra.fleet.fleet_file import FleetHost
+from osgym_infra.fleet.managed import ManagedHost
 from osgym_infra.links.access import ProgramAccess
 
 CONSOLE_S = 20.0
@@ -16,7 +16,7 @@ MOST_NOTES = 8
 """Consoles that are read at the same time: each is a process of the cloud's command."""
 
 
-async def boot_note(host: FleetHost, gate: asyncio.Semaphore) -> str:
+async def boot_note(host: ManagedHost, gate: asyncio.Semaphore) -> str:
     """The record in words; empty where the host has no console that we can read, or nothing on it."""
     access = host.access
     if not isinstance(access, ProgramAccess):

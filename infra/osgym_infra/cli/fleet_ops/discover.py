@@ -8,7 +8,7 @@ from dataclasses import replace
 from urllib.parse import parse_qs, urlsplit
 
 from osgym_infra.errors import OsgymInfraError
-from osgym_infra.fleet.fleet_file import FleetFile, FleetHost
+from osgym_infra.fleet.managed import ManagedFleet, ManagedHost
 
 LOOK_S = 30.0
 PAUSE_S = 0.2
@@ -16,7 +16,7 @@ NO_TOKEN = "none"  # noqa: S105 - not one: hosts are listed without, and asked f
 """What the SDK is given where nobody has the token: it lists hosts all the same."""
 
 
-def with_found(fleet: FleetFile) -> FleetFile:
+def with_found(fleet: ManagedFleet) -> ManagedFleet:
     """The fleet with the hosts that are there now, beside those that the file names.
 
     Raises:
@@ -40,7 +40,7 @@ def with_found(fleet: FleetFile) -> FleetFile:
         raise OsgymInfraError(f"the hosts of {fleet.discover} cannot be looked up: {error}") from error
     name = fleet.server_name or parse_qs(urlsplit(fleet.discover).query).get("server_name", [""])[0]
     new = sorted(urls - {host.url for host in fleet.hosts})
-    found = tuple(FleetHost(urlsplit(url).netloc, url, name) for url in new)
+    found = tuple(ManagedHost(urlsplit(url).netloc, url, name) for url in new)
     if not fleet.hosts and not found:
         raise OsgymInfraError(f"{fleet.discover} names no hosts within {LOOK_S:g} s: is any of them up?")
     return replace(fleet, hosts=(*fleet.hosts, *found))

@@ -22,7 +22,7 @@ from osgym_infra.cli.fleet_ops.options import (
 from osgym_infra.cli.fleet_ops.outcome import HostFailure, HostOutcome, answer, exit_code
 from osgym_infra.cli.fleet_ops.table import FAILED, HostTable, say_failures
 from osgym_infra.cli.fleet_ops.text import escaped
-from osgym_infra.fleet.fleet_file import read_fleet_file
+from osgym_infra.fleet.managed import read_fleet
 
 if TYPE_CHECKING:
     from osgym_infra.cli.fleet_ops.group import Finished
@@ -65,7 +65,7 @@ def doctor(
     from osgym_infra.cli.fleet_ops.group import RemoteJob, run_on_all, with_login
     from osgym_infra.cli.fleet_ops.watchers import Silent
 
-    hosts = with_login(with_found(read_fleet_file(fleet_path)).select(patterns), ssh_user, ssh_key)
+    hosts = with_login(with_found(read_fleet(fleet_path)).select(patterns), ssh_user, ssh_key)
     job = RemoteJob(("sh", "-c", SCRIPT, "doctor", *(["--quick"] if quick else [])), True, deadline_s, 0)
     found: dict[str, HostOutcome] = {}
 

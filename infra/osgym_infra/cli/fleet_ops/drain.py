@@ -19,7 +19,7 @@ from osgym_infra.cli.fleet_ops.options import PARALLEL, fleet_option, host_optio
 from osgym_infra.cli.fleet_ops.outcome import HostFailure, HostOutcome, answer, exit_code
 from osgym_infra.cli.fleet_ops.status import word
 from osgym_infra.cli.fleet_ops.table import FAILED, HostTable, say_failures
-from osgym_infra.fleet.fleet_file import FleetFile, FleetHost, read_fleet_file
+from osgym_infra.fleet.managed import ManagedFleet, ManagedHost, read_fleet
 from osgym_protocol.host_api import HostState
 
 if TYPE_CHECKING:
@@ -80,7 +80,7 @@ def drain(
         raise click.UsageError("one of --host and --all is needed")
     if stop and (deadline_s is not None or wait_s):
         raise click.UsageError("--stop goes with neither --deadline-s nor --wait-s")
-    fleet = with_found(read_fleet_file(fleet_path))
+    fleet = with_found(read_fleet(fleet_path))
     order = DrainOrder(stop, deadline_s, wait_s)
     outcomes = asyncio.run(_drain(fleet, fleet.select(patterns), order, silent=as_json))
     if as_json:
@@ -91,7 +91,7 @@ def drain(
 
 
 async def _drain(
-    fleet: FleetFile, hosts: Sequence[FleetHost], order: DrainOrder, *, silent: bool
+    fleet: ManagedFleet, hosts: Sequence[ManagedHost], order: DrainOrder, *, silent: bool
 ) -> list[HostOutcome]:
     from osgym_infra.cli.fleet_ops.agent_api import AgentFailed, Agents, ask_all
 
@@ -99,7 +99,7 @@ async def _drain(
     with HostTable(COLUMNS, [host.id for host in hosts], silent=silent) as table:
         async with Agents(fleet, parallel=PARALLEL, deadline_s=ASK_S) as agents:
 
-            async def ask(host: FleetHost) -> None:
+            async def ask(host: ManagedHost) -> None:
                 try:
                     found[host.id] = await _drain_one(agents, host, order, table)
                 except AgentFailed as error:
@@ -110,7 +110,7 @@ async def _drain(
     return [found[host.id] for host in hosts]
 
 
-async def _drain_one(agents: Agents, host: FleetHost, order: DrainOrder, table: HostTable) -> HostOutcome:
+async def _drain_one(agents: Agents, host: ManagedHost, order: DrainOrder, table: HostTable) -> HostOutcome:
     """Raises: AgentFailed: it cannot be asked."""
     end_s = time.monotonic() + order.wait_s
     state = await (agents.undrain(host) if order.stop else agents.drain(host, order.deadline_s))
@@ -128,7 +128,7 @@ async def _drain_one(agents: Agents, host: FleetHost, order: DrainOrder, table: 
     return HostOutcome(host.id, None, known)
 
 
-async def _look(agents: Agents, host: FleetHost) -> HostState:
+async def _look(agents: Agents, host: ManagedHost) -> HostState:
     """Raises: AgentFailed: several times in a row."""
     from osgym_infra.cli.fleet_ops.agent_api import AgentFailed
 

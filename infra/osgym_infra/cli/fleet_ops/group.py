@@ -13,7 +13,7 @@ from typing import Protocol
 
 from osgym_infra.cli.fleet_ops.outcome import HostFailure, HostOutcome
 from osgym_infra.cli.fleet_ops.text import MOST_SHOWN_LINES, Lines, escaped
-from osgym_infra.fleet.fleet_file import FleetHost
+from osgym_infra.fleet.managed import ManagedHost
 from osgym_infra.links.access import ProgramAccess, SshAccess
 from osgym_infra.links.errors import (
     CommandTimedOut,
@@ -49,7 +49,7 @@ class RemoteJob:
     deadline_s: float | None = None
     most_lines: int | None = MOST_SHOWN_LINES
 
-    def link_to(self, host: FleetHost) -> HostLink:
+    def link_to(self, host: ManagedHost) -> HostLink:
         """Return a link to a host, which is not open yet.
 
         Raises:
@@ -78,7 +78,7 @@ class Finished:
         text: the end of its output, as it came.
     """
 
-    host: FleetHost
+    host: ManagedHost
     exit_code: int | None
     text: str
     took_s: float
@@ -96,11 +96,11 @@ class Finished:
 class Watcher(Protocol):
     """Who is told what happens; called by the threads of several hosts."""
 
-    def begun(self, host: FleetHost) -> None:
+    def begun(self, host: ManagedHost) -> None:
         """A connection is made now."""
         ...
 
-    def line(self, host: FleetHost, text: str) -> None:
+    def line(self, host: ManagedHost, text: str) -> None:
         """A line came, fit to be shown."""
         ...
 
@@ -109,7 +109,9 @@ class Watcher(Protocol):
         ...
 
 
-def run_on_all(hosts: Sequence[FleetHost], job: RemoteJob, parallel: int, watcher: Watcher) -> list[Finished]:
+def run_on_all(
+    hosts: Sequence[ManagedHost], job: RemoteJob, parallel: int, watcher: Watcher
+) -> list[Finished]:
     """Run a command on all hosts, so many at a time; returns what became of each, in their order.
 
     Raises:
@@ -125,7 +127,7 @@ def run_on_all(hosts: Sequence[FleetHost], job: RemoteJob, parallel: int, watche
     return asyncio.run(run())
 
 
-async def _run_on(host: FleetHost, job: RemoteJob, gate: asyncio.Semaphore, watcher: Watcher) -> Finished:
+async def _run_on(host: ManagedHost, job: RemoteJob, gate: asyncio.Semaphore, watcher: Watcher) -> Finished:
     """Run the job when it is this host's turn. Raises nothing that a host could cause."""
     async with gate:
         began_s = time.monotonic()
@@ -164,7 +166,7 @@ async def _run_on(host: FleetHost, job: RemoteJob, gate: asyncio.Semaphore, watc
         return done
 
 
-def _failure(host: FleetHost, error: FleetHostError, job: RemoteJob, connected: bool) -> HostFailure:
+def _failure(host: ManagedHost, error: FleetHostError, job: RemoteJob, connected: bool) -> HostFailure:
     """The step that failed, and what an operator of a fleet does about it."""
     where = "jump " if error.at_jump else ""
     problem = f"{error.host}: {escaped(error.problem, 500)}"
@@ -187,10 +189,10 @@ def _failure(host: FleetHost, error: FleetHostError, job: RemoteJob, connected: 
     return HostFailure("run" if connected and not error.remedy else f"{where}connect", problem, remedy)
 
 
-def with_login(hosts: Sequence[FleetHost], user: str | None, key: Path | None) -> list[FleetHost]:
+def with_login(hosts: Sequence[ManagedHost], user: str | None, key: Path | None) -> list[ManagedHost]:
     """The hosts with another account or key, as `--ssh-user` and `--ssh-key` ask."""
 
-    def changed(host: FleetHost) -> FleetHost:
+    def changed(host: ManagedHost) -> ManagedHost:
         if not isinstance(host.access, SshAccess) or host.access.is_local:
             return host
         access = host.access

@@ -14,7 +14,7 @@ from osgym_infra.cli.common import exits
 from osgym_infra.cli.fleet_ops.discover import with_found
 from osgym_infra.cli.fleet_ops.options import fleet_option
 from osgym_infra.errors import BadInput, OsgymInfraError
-from osgym_infra.fleet.fleet_file import FleetFile, read_fleet_file
+from osgym_infra.fleet.managed import ManagedFleet, read_fleet
 from osgym_infra.fleet.monitoring.dashboard import dashboard
 from osgym_infra.fleet.monitoring.rules import rules
 from osgym_infra.fleet.monitoring.scrape import (
@@ -54,7 +54,7 @@ def prometheus(fleet_path: Path, out: Path, every_s: float, alertmanagers: tuple
     for one in alertmanagers:
         if not AUTHORITY.fullmatch(one):
             raise BadInput("--alertmanager", f"{one!r} is no address", "HOST:PORT, e.g. 10.0.0.9:9093")
-    fleet = with_found(read_fleet_file(fleet_path))
+    fleet = with_found(read_fleet(fleet_path))
     for name, text in files(fleet, ScrapeOptions(every_s, alertmanagers)).items():
         place(out / name, text, mode=0o644)
         click.echo(out / name)
@@ -62,7 +62,7 @@ def prometheus(fleet_path: Path, out: Path, every_s: float, alertmanagers: tuple
         _place_token(fleet, out / TOKEN)
 
 
-def files(fleet: FleetFile, options: ScrapeOptions) -> dict[str, str]:
+def files(fleet: ManagedFleet, options: ScrapeOptions) -> dict[str, str]:
     """All of them but the token, by name."""
     found = {
         CONFIG: HEAD + _yaml(configuration(fleet, options)),
@@ -90,7 +90,7 @@ def place(path: Path, text: str, mode: int) -> None:
         raise
 
 
-def _place_token(fleet: FleetFile, path: Path) -> None:
+def _place_token(fleet: ManagedFleet, path: Path) -> None:
     try:
         token = fleet.token()
     except BadInput as error:

@@ -27,7 +27,7 @@ from osgym_infra.cli.fleet_ops.options import (
 from osgym_infra.cli.fleet_ops.outcome import ALL_WELL, HostOutcome, answer, exit_code
 from osgym_infra.cli.fleet_ops.table import say_failures
 from osgym_infra.errors import BadInput
-from osgym_infra.fleet.fleet_file import FleetHost, read_fleet_file
+from osgym_infra.fleet.managed import ManagedHost, read_fleet
 
 if TYPE_CHECKING:
     from osgym_infra.cli.fleet_ops.group import Finished, RemoteJob
@@ -74,7 +74,7 @@ def run(
     needs_ops()
     from osgym_infra.cli.fleet_ops.group import RemoteJob, with_login
 
-    hosts = with_login(with_found(read_fleet_file(fleet_path)).select(patterns), ssh_user, ssh_key)
+    hosts = with_login(with_found(read_fleet(fleet_path)).select(patterns), ssh_user, ssh_key)
     argv = ("sh", "-c", command[0]) if len(command) == 1 else command
     done = _watched(hosts, RemoteJob(argv, sudo, deadline_s), parallel, as_json=as_json, table=table)
     sys.exit(_report([(one, one.outcome()) for one in done], as_json))
@@ -119,7 +119,7 @@ def logs(
 
     if follow and as_json:
         raise click.UsageError("--follow goes without --json")
-    hosts = with_login(with_found(read_fleet_file(fleet_path)).select(patterns), ssh_user, ssh_key)
+    hosts = with_login(with_found(read_fleet(fleet_path)).select(patterns), ssh_user, ssh_key)
     if follow and len(hosts) > MOST_PARALLEL:
         raise BadInput("--follow", f"{len(hosts)} hosts at once", f"choose at most {MOST_PARALLEL} by --host")
     argv = journal_argv(unit, lines, since, follow)
@@ -145,7 +145,7 @@ def journal_argv(unit: str, lines: int, since: str | None, follow: bool) -> tupl
 
 
 def _watched(
-    hosts: Sequence[FleetHost], job: RemoteJob, parallel: int, *, as_json: bool, table: bool
+    hosts: Sequence[ManagedHost], job: RemoteJob, parallel: int, *, as_json: bool, table: bool
 ) -> list[Finished]:
     """Run it everywhere, shown as asked for."""
     from osgym_infra.cli.fleet_ops.group import run_on_all

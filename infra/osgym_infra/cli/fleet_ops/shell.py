@@ -14,7 +14,7 @@ from osgym_infra.cli.common import exits
 from osgym_infra.cli.fleet_ops.discover import with_found
 from osgym_infra.cli.fleet_ops.options import fleet_option, interruptible, needs_ops, ssh_options
 from osgym_infra.errors import BadInput, OsgymInfraError
-from osgym_infra.fleet.fleet_file import read_fleet_file
+from osgym_infra.fleet.managed import read_fleet
 from osgym_infra.links.access import ProgramAccess, SshAccess
 
 
@@ -38,7 +38,7 @@ def ssh(fleet_path: Path, ssh_user: str | None, ssh_key: Path | None, only_print
     needs_ops()
     from osgym_infra.cli.fleet_ops.group import with_login
 
-    found = with_login(with_found(read_fleet_file(fleet_path)).select([host]), ssh_user, ssh_key)
+    found = with_login(with_found(read_fleet(fleet_path)).select([host]), ssh_user, ssh_key)
     if len(found) != 1:
         raise BadInput("HOST", f"{host!r} fits {len(found)} hosts", "one id")
     match found[0].access:

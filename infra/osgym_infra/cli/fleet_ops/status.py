@@ -18,7 +18,7 @@ from osgym_infra.cli.fleet_ops.discover import with_found
 from osgym_infra.cli.fleet_ops.options import interruptible, json_option, many_options
 from osgym_infra.cli.fleet_ops.outcome import HostOutcome, answer, exit_code
 from osgym_infra.cli.fleet_ops.table import FAILED, HostTable, say_failures
-from osgym_infra.fleet.fleet_file import FleetFile, FleetHost, read_fleet_file
+from osgym_infra.fleet.managed import ManagedFleet, ManagedHost, read_fleet
 from osgym_protocol.host_api import HostState, Notice
 
 if TYPE_CHECKING:
@@ -57,7 +57,7 @@ def status(
 
     The exit code is 0 when all hosts answer (a host that drains does), 1 when some do not.
     """
-    fleet = with_found(read_fleet_file(fleet_path))
+    fleet = with_found(read_fleet(fleet_path))
     hosts = fleet.select(patterns)
     outcomes: list[HostOutcome] = []
     while True:
@@ -78,7 +78,7 @@ def status(
 
 
 async def look(
-    fleet: FleetFile, hosts: Sequence[FleetHost], parallel: int, deadline_s: float, *, silent: bool
+    fleet: ManagedFleet, hosts: Sequence[ManagedHost], parallel: int, deadline_s: float, *, silent: bool
 ) -> list[HostOutcome]:
     """Ask all hosts for their state, and show it as it comes."""
     from osgym_infra.cli.fleet_ops.agent_api import Agents, ask_all
@@ -88,7 +88,7 @@ async def look(
     with HostTable(COLUMNS, [host.id for host in hosts], silent=silent) as table:
         async with Agents(fleet, parallel=parallel, deadline_s=deadline_s) as agents:
 
-            async def ask(host: FleetHost) -> None:
+            async def ask(host: ManagedHost) -> None:
                 found[host.id] = await _look_at(agents, host, table, consoles)
 
             await ask_all(hosts, ask)
@@ -96,7 +96,7 @@ async def look(
 
 
 async def _look_at(
-    agents: Agents, host: FleetHost, table: HostTable, consoles: asyncio.Semaphore
+    agents: Agents, host: ManagedHost, table: HostTable, consoles: asyncio.Semaphore
 ) -> HostOutcome:
     from osgym_infra.cli.fleet_ops.agent_api import AgentFailed
 
@@ -132,7 +132,7 @@ def cells(state: HostState, notes: Sequence[str]) -> tuple[str, ...]:
     )  # fmt: skip
 
 
-def notes_of(host: FleetHost, state: HostState) -> list[str]:
+def notes_of(host: ManagedHost, state: HostState) -> list[str]:
     """What somebody should know of a host that answers."""
     found = []
     if state.draining:

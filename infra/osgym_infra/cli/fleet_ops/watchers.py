@@ -14,7 +14,7 @@ from rich.text import Text
 from osgym_infra.cli.fleet_ops.group import Finished
 from osgym_infra.cli.fleet_ops.table import FAILED, REFRESHES_PER_S, HostTable
 from osgym_infra.cli.fleet_ops.text import escaped
-from osgym_infra.fleet.fleet_file import FleetHost
+from osgym_infra.fleet.managed import ManagedHost
 
 RUN_COLUMNS = {"HOST": 16, "STATE": 8, "EXIT": -4, "S": -6, "LAST LINE": 0}
 
@@ -30,10 +30,10 @@ class Silent:
     ) -> None:
         """Nothing to end."""
 
-    def begun(self, host: FleetHost) -> None:
+    def begun(self, host: ManagedHost) -> None:
         """See `Watcher`."""
 
-    def line(self, host: FleetHost, text: str) -> None:
+    def line(self, host: ManagedHost, text: str) -> None:
         """See `Watcher`."""
 
     def finished(self, done: Finished) -> None:
@@ -43,7 +43,7 @@ class Silent:
 class Stream(Silent):
     """Lines of all hosts as they come; on a terminal with a line below that says how far it is."""
 
-    def __init__(self, hosts: Sequence[FleetHost], console: Console | None = None) -> None:
+    def __init__(self, hosts: Sequence[ManagedHost], console: Console | None = None) -> None:
         self._hosts = hosts
         self._width = max(len(host.id) for host in hosts)
         self._console = console or Console(highlight=False, soft_wrap=True)
@@ -66,12 +66,12 @@ class Stream(Silent):
         if self._live is not None:
             self._live.stop()
 
-    def begun(self, host: FleetHost) -> None:
+    def begun(self, host: ManagedHost) -> None:
         """See `Watcher`."""
         with self._lock:
             self._running += 1
 
-    def line(self, host: FleetHost, text: str) -> None:
+    def line(self, host: ManagedHost, text: str) -> None:
         """See `Watcher`."""
         with self._lock:
             if self._live is not None:
@@ -96,7 +96,7 @@ class Stream(Silent):
 class RunTable(Silent):
     """A row for each host, with the last line that it printed."""
 
-    def __init__(self, hosts: Sequence[FleetHost]) -> None:
+    def __init__(self, hosts: Sequence[ManagedHost]) -> None:
         self._table = HostTable(RUN_COLUMNS, [host.id for host in hosts])
         self._last: dict[str, str] = {}
 
@@ -109,11 +109,11 @@ class RunTable(Silent):
     ) -> None:
         self._table.__exit__(kind, error, trace)
 
-    def begun(self, host: FleetHost) -> None:
+    def begun(self, host: ManagedHost) -> None:
         """See `Watcher`."""
         self._table.update(host.id, ("running", "", "", ""))
 
-    def line(self, host: FleetHost, text: str) -> None:
+    def line(self, host: ManagedHost, text: str) -> None:
         """See `Watcher`."""
         if text.strip():
             self._last[host.id] = text

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 from urllib.parse import urlsplit
 
-from osgym_infra.fleet.fleet_file import FleetFile, FleetHost
+from osgym_infra.fleet.managed import ManagedFleet, ManagedHost
 
 CONFIG, RULES, DASHBOARD = "prometheus.yml", "rules.yml", "dashboard.json"
 CA, TOKEN = "ca.pem", "token"
@@ -39,9 +39,9 @@ def duration(seconds: float) -> str:
     return f"{seconds:.0f}s" if seconds == int(seconds) else f"{seconds * 1000:.0f}ms"
 
 
-def jobs(fleet: FleetFile) -> dict[str, list[FleetHost]]:
+def jobs(fleet: ManagedFleet) -> dict[str, list[ManagedHost]]:
     """Hosts by job: those whose certificates hold the same name, and who speak the same protocol."""
-    found: dict[tuple[str, str], list[FleetHost]] = {}
+    found: dict[tuple[str, str], list[ManagedHost]] = {}
     for host in fleet.hosts:
         found.setdefault((urlsplit(host.url).scheme, host.server_name), []).append(host)
     groups = sorted(found.items())
@@ -53,7 +53,7 @@ def targets_file(job: str) -> str:
     return f"targets-{job}.json"
 
 
-def targets(fleet: FleetFile, hosts: Sequence[FleetHost]) -> list[dict[str, Any]]:
+def targets(fleet: ManagedFleet, hosts: Sequence[ManagedHost]) -> list[dict[str, Any]]:
     """File service discovery: one group for each host, with its labels."""
     return [
         {
@@ -64,7 +64,7 @@ def targets(fleet: FleetFile, hosts: Sequence[FleetHost]) -> list[dict[str, Any]
     ]
 
 
-def configuration(fleet: FleetFile, options: ScrapeOptions) -> dict[str, Any]:
+def configuration(fleet: ManagedFleet, options: ScrapeOptions) -> dict[str, Any]:
     """The whole of prometheus.yml; its paths are relative to itself."""
     every = duration(options.every_s)
     found: dict[str, Any] = {
@@ -80,7 +80,7 @@ def configuration(fleet: FleetFile, options: ScrapeOptions) -> dict[str, Any]:
 
 
 def _job(
-    name: str, fleet: FleetFile, hosts: Sequence[FleetHost], options: ScrapeOptions
+    name: str, fleet: ManagedFleet, hosts: Sequence[ManagedHost], options: ScrapeOptions
 ) -> Mapping[str, Any]:
     first = hosts[0]
     scheme = urlsplit(first.url).scheme

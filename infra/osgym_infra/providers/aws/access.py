@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import ClassVar
 
 from osgym_infra.links.access import ProgramAccess
+from osgym_protocol.fleet_file import FleetFile, FleetHost
 
 INSTANCE_ID = re.compile(r"i-[0-9a-f]{8,17}")
 """Form of an instance's id (EC2 API reference, Instance)."""
@@ -44,9 +44,8 @@ class SsmAccess(ProgramAccess):
             return ""
 
 
-def access_of(row: Mapping[str, Any], fleet: Mapping[str, Any]) -> SsmAccess | None:
+def access_of(host: FleetHost, fleet: FleetFile) -> SsmAccess | None:
     """Return how a host of fleet.json is entered; None where its id is no instance's."""
-    name, region = str(row.get("id") or ""), str(fleet.get("region") or "")
-    if INSTANCE_ID.fullmatch(name) and REGION.fullmatch(region):
-        return SsmAccess(name, region)
+    if INSTANCE_ID.fullmatch(host.id) and REGION.fullmatch(fleet.region):
+        return SsmAccess(host.id, fleet.region)
     return None

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
 
 from osgym_infra.links.access import ProgramAccess
+from osgym_protocol.fleet_file import FleetFile, FleetHost
 
 RESOURCE_NAME = re.compile(r"[a-z0-9][a-z0-9-]{0,62}")
 """Form of names of instances and zones (RFC 1035), and of projects by name or number."""
@@ -38,12 +37,11 @@ class IapAccess(ProgramAccess):
         return ["gcloud", "compute", "ssh", self.instance, *place, "--tunnel-through-iap"]
 
 
-def access_of(row: Mapping[str, Any], fleet: Mapping[str, Any]) -> IapAccess | None:
+def access_of(host: FleetHost, fleet: FleetFile) -> IapAccess | None:
     """Return how a host of fleet.json is entered; None where a name is none of Compute Engine's."""
-    name, zone = str(row.get("id") or ""), str(row.get("zone") or "")
-    project = _project(str(fleet.get("token_secret") or ""))
-    if all(map(RESOURCE_NAME.fullmatch, (name, zone, project))):
-        return IapAccess(name, zone, project)
+    project = _project(fleet.token_source)
+    if all(map(RESOURCE_NAME.fullmatch, (host.id, host.zone, project))):
+        return IapAccess(host.id, host.zone, project)
     return None
 
 

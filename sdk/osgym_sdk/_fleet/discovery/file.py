@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from urllib.parse import urlsplit
 
-from osgym_sdk._config import DEFAULT_PORT
+from osgym_protocol.fleet_file import FleetFile, FleetFileError, read_fleet_file
+from osgym_sdk._config import DEFAULT_PORT, parse_hosts
 from osgym_sdk._exceptions import ConfigError
-from osgym_sdk._fleet.file import FleetFile, read_fleet
 from osgym_sdk.host_sources import (
     FoundHost,
     HostDefaults,
@@ -103,17 +104,32 @@ class FleetFileSource(HostSource):
         return True
 
 
+def read_fleet(path: Path) -> FleetFile:
+    """Read and check a ``fleet.json``; URLs of its hosts are as clients write them.
+
+    Raises:
+        ConfigError: it cannot be read, is of another version, or names no host.
+    """
+    try:
+        fleet = read_fleet_file(path)
+    except FleetFileError as exc:
+        raise ConfigError(str(exc)) from exc
+    urls = parse_hosts([host.url for host in fleet.hosts]) if fleet.hosts else ()
+    hosts = tuple(replace(host, url=url) for host, url in zip(fleet.hosts, urls, strict=True))
+    return replace(fleet, hosts=hosts)
+
+
 def named(fleet: FleetFile) -> tuple[FoundHost, ...]:
     """Return the hosts in the file itself."""
-    return tuple(FoundHost(url, fleet.server_names.get(url, "")) for url in fleet.hosts)
+    return tuple(FoundHost(host.url, host.server_name) for host in fleet.hosts)
 
 
 def host_defaults(fleet: FleetFile) -> HostDefaults:
     """Return what discovered hosts are like: as those that the file names, else by its authority."""
     if not fleet.hosts:
         return HostDefaults("https" if fleet.ca else "http", server_name=fleet.server_name)
-    first = urlsplit(fleet.hosts[0])
-    name = fleet.server_name or fleet.server_names.get(fleet.hosts[0], "")
+    first = urlsplit(fleet.hosts[0].url)
+    name = fleet.server_name or fleet.hosts[0].server_name
     return HostDefaults(first.scheme, first.port or DEFAULT_PORT, name)
 
 

@@ -5,12 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from osgym_protocol.fleet_file import FleetFile, FleetFileError
 from osgym_protocol.plugins import PluginError, PluginGroup, load_plugin, plugin_names
 from osgym_sdk._config import ClientConfig, ClientSettings, make_config, ssl_context
 from osgym_sdk._exceptions import ConfigError
 from osgym_sdk._fleet.discovery.address import FORMS, NO_DEFAULTS, Kind, is_source
-from osgym_sdk._fleet.discovery.file import FleetFileSource, Trusted, mark_of, named
-from osgym_sdk._fleet.file import FleetFile, read_fleet
+from osgym_sdk._fleet.discovery.file import FleetFileSource, Trusted, mark_of, named, read_fleet
 from osgym_sdk.host_sources import FoundHost, HostDefaults, HostSource, Trust
 
 
@@ -97,11 +97,14 @@ def _with_fleet(fleet: FleetFile, settings: ClientSettings) -> ClientSettings:
     """Return a client's settings with authority and token of a fleet's file; those that are given win.
 
     Raises:
-        ConfigError: see :meth:`FleetFile.token` and :meth:`FleetFile.context`.
+        ConfigError: see :meth:`FleetFile.token` and :meth:`FleetFile.tls_context`.
     """
     whole: ClientSettings = {**settings}
-    if "verify" not in settings and (context := fleet.context()) is not None:
-        whole["verify"] = context
-    if settings.get("token") is None:
-        whole["token"] = fleet.token()
+    try:
+        if "verify" not in settings and fleet.ca:
+            whole["verify"] = fleet.tls_context()
+        if settings.get("token") is None:
+            whole["token"] = fleet.token() or None
+    except FleetFileError as exc:
+        raise ConfigError(f"{exc.problem}: pass token=..., or {exc.remedy}") from exc
     return whole
