@@ -179,22 +179,22 @@ def test_tokens_and_what_they_cost() -> None:
 
 def test_a_run_goes_on(tmp_path: Path) -> None:
     """Finished rows stay, spoilt ones and half a line do not; another model is another run."""
-    first = RunFolder.opened(tmp_path / "run", HOW, resume=False)
+    first = RunFolder.open(tmp_path / "run", HOW, resume=False)
     for one in (row("a"), row("b", None), row("c", None, failure_class="model")):
         first.add(one)
     with first.results.open("a") as file:
         file.write('{"task": "d", "rep')
     with pytest.raises(RunFolderError, match="--resume"):
-        RunFolder.opened(tmp_path / "run", HOW, resume=False)
+        RunFolder.open(tmp_path / "run", HOW, resume=False)
     with pytest.raises(RunFolderError, match="model='m', not 'n'"):
-        RunFolder.opened(tmp_path / "run", {**HOW, "model": "n"}, resume=True)
-    again = RunFolder.opened(tmp_path / "run", HOW, resume=True)
+        RunFolder.open(tmp_path / "run", {**HOW, "model": "n"}, resume=True)
+    again = RunFolder.open(tmp_path / "run", HOW, resume=True)
     assert [one.task for one in again.rows] == ["a", "c"] == [one.task for one in read_rows(again.results)]
     jobs: Any = [SimpleNamespace(key=(name, 1)) for name in "abcd"]
     assert [job.key[0] for job in again.left(jobs)] == ["b", "d"]
     (tmp_path / "file").write_text("")
     with pytest.raises(RunFolderError, match="cannot use"):
-        RunFolder.opened(tmp_path / "file" / "run", HOW, resume=False)
+        RunFolder.open(tmp_path / "file" / "run", HOW, resume=False)
 
 
 async def test_a_disk_that_is_full_is_said(tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""`osgym eval run --agent`: the agents of the SDK by their names, or a policy that a module makes."""
+"""Policies of `osgym eval run --agent`: an agent of the SDK by its name, or one that a module makes."""
 
 from __future__ import annotations
 
@@ -24,10 +24,10 @@ PROMPT_NAMES = tuple(PROMPTS)
 
 
 def arguments(pairs: Sequence[str]) -> dict[str, Any]:
-    """Return the arguments that were written as ``name=value``; a value is JSON, else text.
+    """Parse arguments ``name=value``; a value is JSON, else text.
 
     Raises:
-        click.UsageError: one has no name or no ``=``.
+        click.UsageError: One has no name or no ``=``, or names a secret.
     """
     found: dict[str, Any] = {}
     for pair in pairs:
@@ -46,14 +46,14 @@ def arguments(pairs: Sequence[str]) -> dict[str, Any]:
 
 
 def make_policy(agent: str, given: Mapping[str, Any]) -> Any:
-    """Return the policy.
+    """Make the policy.
 
     Args:
-        agent: a name of `AGENTS`, or ``module:factory``.
-        given: the arguments that its maker is called with.
+        agent: Name in `AGENTS`, or ``module:factory``.
+        given: Arguments of the agent's class or factory.
 
     Raises:
-        click.UsageError: there is no such agent, or it takes no such arguments.
+        click.UsageError: There is no such agent, or it takes no such arguments.
     """
     make: Any = AGENTS.get(agent)
     if make is None:
@@ -71,14 +71,14 @@ def make_policy(agent: str, given: Mapping[str, Any]) -> Any:
 
 
 def imported(named: str, option: str, forms: Iterable[str]) -> Any:
-    """Return what ``module:name`` names; modules are looked for in the current folder, too.
+    """Import the object ``module:name``; modules of the current folder are found, too.
 
     Args:
-        option: the option that it was given to.
-        forms: what may be said.
+        option: Name of the option, for messages.
+        forms: Values that the option takes, for messages.
 
     Raises:
-        click.UsageError: it has another form, or there is no such thing.
+        click.UsageError: The text has another form, or nothing has this name.
     """
     module, colon, name = named.partition(":")
     if not colon or not module or not name.isidentifier():

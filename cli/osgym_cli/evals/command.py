@@ -110,7 +110,7 @@ def run(
     how = {"agent": agent, "model": model, "base_url": base_url, "arguments": given, "repeat": repeat,
            **{name: value for name, value in options.items() if name != "observe"}}  # fmt: skip
     try:
-        folder = RunFolder.opened(out, how, resume)
+        folder = RunFolder.open(out, how, resume)
     except RunFolderError as exc:
         raise click.UsageError(str(exc)) from exc
     plan = Plan(hosts, folder.left(jobs), folder, Prices(price_in, price_out, price_cached), options)

@@ -1,4 +1,4 @@
-"""The folder of a run: how it was run, and what is finished in it, so that it can go on."""
+"""The folder of a run: its parameters and finished episodes, so that an interrupted run can be resumed."""
 
 from __future__ import annotations
 
@@ -14,19 +14,20 @@ from osgym_cli.evals.rows import Row, read_rows
 from osgym_protocol.version import __version__
 
 SAME = ("agent", "model", "arguments", "max_steps", "on_invalid")
-"""What must not change between the parts of a run: its episodes are counted together."""
+"""Parameters that a resumed run may not change, because all its episodes are counted together."""
 
 
 class RunFolderError(Exception):
-    """The folder cannot be used like this; the message says what to do."""
+    """The folder cannot be used for this run; the message says what to do."""
 
 
 @dataclass
 class RunFolder:
-    """One ``--out``.
+    """Folder of one run, ``--out``.
 
     Attributes:
-        rows: of the episodes that need not be run again.
+        how: Parameters of the run, as kept in ``run.json``.
+        rows: Rows of the episodes that need not be run again.
     """
 
     path: Path
@@ -34,11 +35,11 @@ class RunFolder:
     rows: list[Row] = field(default_factory=list)
 
     @classmethod
-    def opened(cls, path: Path, how: Mapping[str, Any], resume: bool) -> RunFolder:
-        """Return the folder of a new run, or of one that goes on.
+    def open(cls, path: Path, how: Mapping[str, Any], resume: bool) -> RunFolder:
+        """Open the folder for a new run, or for a run that is resumed.
 
         Raises:
-            RunFolderError: there is another run in it, or none to go on with, or it cannot be written.
+            RunFolderError: It holds another run, or it cannot be written.
         """
         now = datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC")
         described: dict[str, Any] = {**how, "started": now, "version": __version__}
@@ -72,16 +73,16 @@ class RunFolder:
         return [job for job in jobs if job.key not in done]
 
     def add(self, row: Row) -> None:
-        """Keep a row.
+        """Append a row to the results.
 
         Raises:
-            OSError: it cannot be written.
+            OSError: The file cannot be written.
         """
         with self.results.open("a", encoding="utf-8", errors="replace") as file:
             file.write(row.to_line())
 
     def finish(self, interrupted: bool, usage: Any) -> None:
-        """Say how the run ended; ``usage`` is all that the model was asked, lost attempts included."""
+        """Keep how the run ended; ``usage`` counts all requests of the model, also in lost attempts."""
         self.how["interrupted"] = interrupted
         totals = getattr(usage, "to_dict", None)
         if callable(totals):

@@ -1,4 +1,4 @@
-"""What is to be run: tasks from files, each so many times, under names that are safe in a path."""
+"""Jobs of a run: each task of the given files, once for each repeat, with a name that is safe in a path."""
 
 from __future__ import annotations
 
@@ -18,19 +18,19 @@ ORACLE = ".oracle.json"
 
 
 class NoTasks(ValueError):
-    """What was named leads to no task that can be read."""
+    """A file, folder or pattern names no task that can be read."""
 
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """One episode to run.
+    """Episode to run.
 
     Attributes:
-        task_name: of its task, as the user knows it.
-        repeat: from 1.
-        folder: of its trajectory, one of a kind.
-        task: what is sent to the host, with the files it uploads inside.
-        path: the file that it was read from.
+        task_name: Name of its task, as the user knows it.
+        repeat: Number of the try, from 1.
+        folder: Name of its trajectory's folder, unique in the run.
+        task: Task that is sent to the host, with the files that it uploads.
+        path: File that the task was read from.
     """
 
     task_name: str
@@ -41,22 +41,21 @@ class Job:
 
     @property
     def key(self) -> tuple[str, int]:
-        """What tells it from the others, also in another run."""
+        """Key of the episode, the same in every run."""
         return self.task_name, self.repeat
 
     @property
     def instruction(self) -> str:
-        """What the model is told."""
         return str(self.task.get("instruction", ""))
 
 
 def find_task_files(named: Sequence[str]) -> list[Path]:
-    """Return the task files that are meant: files, all `*.json` in folders and below, or patterns.
+    """Find task files by path, by folder (all `*.json` below it) or by pattern.
 
-    Files of oracles (`*.oracle.json`) are none.
+    Files of oracles (`*.oracle.json`) are left out.
 
     Raises:
-        NoTasks: one of them leads to nothing.
+        NoTasks: One of the names leads to no file.
     """
     found: list[Path] = []
     for text in named:
@@ -77,10 +76,10 @@ def find_task_files(named: Sequence[str]) -> list[Path]:
 
 
 def make_jobs(files: Sequence[Path], repeat: int) -> list[Job]:
-    """Return every task so many times; first all once, then all again.
+    """Make `repeat` jobs of each task: first one of all tasks, then the next.
 
     Raises:
-        NoTasks: a file is no task with an instruction.
+        NoTasks: A file is no task with an instruction.
     """
     tasks = [(_name_of(path, files), _task_in(path), path) for path in files]
     jobs: list[Job] = []
@@ -93,7 +92,7 @@ def make_jobs(files: Sequence[Path], repeat: int) -> list[Job]:
 
 
 def _name_of(path: Path, files: Sequence[Path]) -> str:
-    """Return the shortest name that no other file has."""
+    """Return the end of the path, as short as no other file ends in it."""
     for parts in range(2, len(path.parts) + 1):
         name = "/".join(path.with_suffix("").parts[-parts:])
         if sum(("/" + "/".join(other.with_suffix("").parts)).endswith(f"/{name}") for other in files) == 1:
@@ -102,7 +101,7 @@ def _name_of(path: Path, files: Sequence[Path]) -> str:
 
 
 def _folder(name: str, again: str, taken: set[str]) -> str:
-    """Return a name for a folder, safe whatever the task is called."""
+    """Make a folder name that is unique in `taken` and safe for any name of a task."""
     plain = _UNSAFE.sub("-", name.replace("/", ".")).strip(".-")[:MAX_NAME] or "task"
     made, number = plain + again, 1
     while made.lower() in taken:

@@ -1,7 +1,7 @@
-"""A folder for each episode, written while it runs: frames, actions, the model's words.
+"""Folders of episodes, written while they run: frames, actions, the model's words.
 
-``<folder>/steps.jsonl`` has a line for each step, ``episode.json`` how it went, ``000.png`` what was seen
-before step 1, ``001.png`` after it. Until an episode has ended its folder has a name with a dot in front.
+``<folder>/steps.jsonl`` has a line for each step, ``episode.json`` the result, ``000.png`` the screen before
+step 1, ``001.png`` the screen after it. The folder's name begins with a dot until its episode has ended.
 """
 
 from __future__ import annotations
@@ -19,13 +19,13 @@ from osgym_cli.evals.jobs import Job
 from osgym_cli.evals.rows import MAX_TEXT
 
 _AHEAD = 8
-"""Writes of one episode that may wait before its next step does."""
+"""Number of pending writes of an episode from which on its next step waits."""
 _SUFFIX = {"png": ".png", "jpeg": ".jpg", "webp": ".webp"}
 CANCELLED = "cancelled"
 
 
 class FolderRecorder:
-    """The recorder of a run: what ``record=`` of the SDK's ``run`` takes. Close it when the run is over."""
+    """Recorder for ``record=`` of the SDK's ``run``. Close it when the run is over."""
 
     def __init__(self, folder: Path, jobs: Sequence[Job]) -> None:
         self.folder = folder
@@ -35,14 +35,13 @@ class FolderRecorder:
         self._error: BaseException | None = None
 
     def record(self, task: Mapping[str, Any] | None) -> FolderRecording:
-        """Return what a new episode is told to."""
         return FolderRecording(self)
 
     async def flush(self) -> None:
         """Wait until all is written.
 
         Raises:
-            OSError: it cannot be.
+            OSError: A write failed.
         """
         for future in list(self._pending):
             await asyncio.wrap_future(future)
@@ -50,11 +49,11 @@ class FolderRecorder:
             raise self._error
 
     def close(self) -> None:
-        """End the threads, once all is written."""
+        """Wait until all is written and end the writer's thread."""
         self._writers.shutdown(wait=True)
 
     def write(self, work: Callable[..., None], *args: Any) -> Future[None]:
-        """Do something in a thread; what it raises comes out of :meth:`flush`."""
+        """Call `work` in the writer's thread; :meth:`flush` raises its exception."""
         future = self._writers.submit(work, *args)
         self._pending.add(future)
         future.add_done_callback(self._done)
@@ -68,7 +67,7 @@ class FolderRecorder:
 
 
 class FolderRecording:
-    """One attempt at one episode."""
+    """Recording of one attempt at one episode."""
 
     def __init__(self, recorder: FolderRecorder) -> None:
         self._recorder = recorder
@@ -79,25 +78,24 @@ class FolderRecording:
         self._frame = ""
 
     async def room(self) -> None:
-        """Wait until little is left to write."""
+        """Wait until few writes are pending."""
         while len(self._writes) > _AHEAD:
             await asyncio.wait((asyncio.wrap_future(self._writes.popleft()),))
 
     def begin(self, trajectory: Any, obs: Any, host: Any) -> None:
-        """Take the first desktop."""
         self._folder = self._recorder.folder / f".{trajectory.episode_id[:40]}"
         self._soon(_make_folder, self._folder)
         self._keep_frame(0, obs)
 
     def step(self, record: Any, obs: Any) -> None:
-        """Take a step; the line of the one before is written now, since all is known of it."""
+        """Keep a step, and write the line of the step before, whose later observations are known now."""
         self._write_last()
         before = self._frame
         self._keep_frame(record.step, obs)
         self._last = (record, before, self._frame)
 
     def end(self, trajectory: Any, outcome: Any) -> None:
-        """Take the end: the folder gets its name, or goes where the run was interrupted."""
+        """Give the folder its final name; remove it if the run was interrupted."""
         if self._folder is None:
             return
         self._write_last()
@@ -109,7 +107,7 @@ class FolderRecording:
         self._soon(_rename, self._folder, self._recorder.folder / job.folder)
 
     def _keep_frame(self, number: int, obs: Any) -> None:
-        """Write a frame; one that did not change is the file that is there."""
+        """Write a frame, unless it equals the one before."""
         if not obs.data or obs.hash == self._hash:
             return
         self._hash = obs.hash
@@ -164,7 +162,7 @@ def _episode(job: Job, trajectory: Any, outcome: Any) -> dict[str, Any]:
 
 
 def plain(value: Any) -> Any:
-    """Return what JSON can hold of a value of anybody's."""
+    """Return the value as JSON would hold it, or its `repr` if JSON cannot."""
     try:
         return json.loads(json.dumps(value, default=lambda other: repr(other)[:200]))
     except (TypeError, ValueError, RecursionError):

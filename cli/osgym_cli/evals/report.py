@@ -1,4 +1,4 @@
-"""`report.html`: one page with everything in it but the full frames, which it links.
+"""`report.html`: a page of a run that contains everything but the full frames, which it links.
 
 Whatever a model, a guest or a task wrote is escaped; the page runs no script, loads nothing, and its policy
 (CSP) says so too.
@@ -25,22 +25,22 @@ from osgym_cli.evals.table import money, number, short
 from osgym_host.logs import escape_controls
 
 MAX_PICTURES_BYTES = 48 * 1024 * 1024
-"""Of all pictures in the page; then the frames are only linked."""
+"""Upper bound of all pictures in the page; further frames are only linked."""
 STRIP = 6
-"""Pictures of one episode."""
+"""Largest number of pictures of one episode."""
 THUMB = (420, 262)
 MAX_STEPS = 200
 MAX_LINE_BYTES = 2 * 1024 * 1024
 _MAX_WORDS = 2000
 _FRAME = re.compile(r"[0-9]{1,9}\.(png|jpg|webp)", re.ASCII)
-"""What a file of a frame is called; anything else is neither opened nor linked."""
+"""Names of files of frames; files of other names are neither opened nor linked."""
 
 
 def write_report(folder: Path, run: Mapping[str, Any], rows: Sequence[Row], summary: Summary) -> Path:
     """Write the page.
 
     Raises:
-        OSError: it cannot be written.
+        OSError: The page cannot be written.
     """
     room = [MAX_PICTURES_BYTES]
     title = f"{run.get('agent', '')} {run.get('model') or ''}".strip()
@@ -61,7 +61,7 @@ def write_report(folder: Path, run: Mapping[str, Any], rows: Sequence[Row], summ
 
 
 def text(value: object) -> str:
-    """Return anything as text of the page: nothing in it is markup, and nothing turns what is around it."""
+    """Escape a value for the page: no markup, no characters that change the direction of text."""
     return "\n".join(escape(escape_controls(line)) for line in str(value).split("\n"))
 
 
@@ -182,7 +182,7 @@ def _read_steps(path: Path) -> list[Mapping[str, Any]]:
 
 
 def _strip(home: Path, name: str, steps: Sequence[Mapping[str, Any]], room: list[int]) -> str:
-    """Return some of the frames, from the first to the last, small and within the page."""
+    """Return small pictures of frames from the first to the last."""
     frames = [str(step.get("before", "")) for step in steps[:1]] + [
         str(step.get("after", "")) for step in steps
     ]
@@ -198,7 +198,7 @@ def _strip(home: Path, name: str, steps: Sequence[Mapping[str, Any]], room: list
 
 
 def _picture(path: Path, room: list[int]) -> str:
-    """Return a frame as a small JPEG in a data URL; empty where it cannot be had, or the page is full."""
+    """Return a frame as a small JPEG in a data URL; empty if it cannot be read, or the page is full."""
     if room[0] <= 0:
         return ""
     try:
@@ -218,7 +218,7 @@ def _link(folder: str, frame: str) -> str:
 
 
 def _steps(folder: str, steps: Sequence[Mapping[str, Any]]) -> str:
-    """Return what was said and done, one line for each step."""
+    """Return a line for each step: the model's words and the actions."""
     lines = []
     for step in steps:
         info = step.get("info")

@@ -1,4 +1,4 @@
-"""What is known of an episode that was run: a line of `results.jsonl`."""
+"""Rows of `results.jsonl`: what is known of each episode that was run."""
 
 from __future__ import annotations
 
@@ -11,19 +11,19 @@ from typing import Any
 from osgym_cli.evals.jobs import Job
 
 MAX_TEXT = 4000
-"""Characters of a text of others in a row."""
+"""Largest number of characters of a model's, guest's or task's text in a row."""
 
 
 @dataclass(frozen=True, slots=True)
 class Prices:
-    """US dollars for a million tokens; None: not known."""
+    """US dollars for a million tokens; None where the price is unknown."""
 
     input_usd: float | None = None
     output_usd: float | None = None
     cached_usd: float | None = None
 
     def cost_usd(self, usage: Mapping[str, float]) -> float | None:
-        """Return what tokens cost; None where a price is not known. Cached ones cost as others by default."""
+        """Return the cost of tokens, None without prices; without a price cached tokens cost as others."""
         if self.input_usd is None or self.output_usd is None:
             return None
         cached = usage.get("cached_tokens", 0)
@@ -35,17 +35,17 @@ class Prices:
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """One episode.
+    """Result of one episode.
 
     Attributes:
         failure_class: `model`, `task`, `infra`, or `unknown`; `policy`, with the reward 0, for a desktop that
-            the policy broke; None where there was no failure.
-        losses: attempts that were lost for infrastructure after the policy had begun to act.
-        frames: how many were looked at again later, so that it is known whether they were final.
-        frames_not_final: how many of these changed later.
-        usage: tokens, seconds and requests of the model, summed.
-        answer: the last that the model said.
-        folder: of the trajectory, from the folder of the run; empty when the episode never began.
+            the policy broke; None without a failure.
+        losses: Number of attempts that were lost for infrastructure after the policy had begun to act.
+        frames: Number of frames that were looked at again later, so that it is known whether they were final.
+        frames_not_final: Number of those frames that changed later.
+        usage: Sums of the model's tokens, seconds and requests.
+        answer: Last words of the model.
+        folder: Path of the trajectory in the run's folder; empty if the episode never began.
     """
 
     task: str
@@ -76,12 +76,12 @@ class Row:
 
     @property
     def is_finished(self) -> bool:
-        """Whether it says something of the model or the task, so that it need not be run again."""
+        """Whether the episode has a result of the model or the task, so that it need not be run again."""
         return self.failure_class in (None, "model", "policy", "task")
 
     @property
     def counts(self) -> bool:
-        """Whether it counts where models are compared: a model that failed did not pass."""
+        """Whether the episode counts where models are compared: a model that failed did not pass."""
         return self.reward is not None or self.failure_class == "model"
 
     @property
@@ -90,12 +90,11 @@ class Row:
         return not self.is_finished
 
     def to_line(self) -> str:
-        """Return it as a line of JSON."""
         return json.dumps(asdict(self), ensure_ascii=False, allow_nan=False) + "\n"
 
 
 def row_of(job: Job, result: Any, prices: Prices) -> Row:
-    """Return the row of a result of the SDK's."""
+    """Make the row of a result of the SDK."""
     failure, trajectory = result.failure or result.loss, result.trajectory
     infos = [step.info for step in result.steps]
     infos += [] if trajectory.last_info is None else [trajectory.last_info]
@@ -127,7 +126,7 @@ def row_of(job: Job, result: Any, prices: Prices) -> Row:
 
 
 def sum_usage(infos: Iterable[Any]) -> dict[str, float]:
-    """Return what the infos of decisions say of tokens and time; others' infos count nothing."""
+    """Sum the tokens and times in the infos of decisions; infos of another form count nothing."""
     total: dict[str, float] = {}
     for info in infos:
         usage = info.get("usage") if isinstance(info, Mapping) else None
@@ -138,16 +137,16 @@ def sum_usage(infos: Iterable[Any]) -> dict[str, float]:
 
 
 def said(info: Any) -> str:
-    """Return what a decision's info has as the words of the model."""
+    """Return the model's words in a decision's info; empty if it has none."""
     text = info.get("text") if isinstance(info, Mapping) else None
     return text[:MAX_TEXT] if isinstance(text, str) else ""
 
 
 def read_rows(path: Path) -> list[Row]:
-    """Return the rows of a file, the newest of each episode; a line that was not written to its end is none.
+    """Read the newest row of each episode; a line that was not written to its end is left out.
 
     Raises:
-        OSError: it cannot be read.
+        OSError: The file cannot be read.
     """
     known = {one.name for one in fields(Row)}
     rows: dict[tuple[str, int], Row] = {}

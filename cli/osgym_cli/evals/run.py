@@ -1,4 +1,4 @@
-"""What `osgym eval run` and `osgym task run` have in common: episodes run, shown, and reported on."""
+"""Run of episodes for `osgym eval run` and `osgym task run`: played, shown, and reported on."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ WIDTH = 140
 
 @dataclass
 class _View:
-    """What is shown while it runs."""
+    """Display while the run goes on."""
 
     rows: list[Row]
     progress: Progress | None = None
@@ -45,21 +45,21 @@ class _View:
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """How the episodes are run."""
+    """Episodes of a run and its parameters."""
 
     hosts: Hosts
     jobs: list[Job]
     folder: RunFolder
     prices: Prices
     run: dict[str, Any]
-    """What `AsyncClient.run` is given."""
+    """Arguments of `AsyncClient.run`."""
 
 
 def run_plan(plan: Plan, policy: Any) -> int:
-    """Run what is left, show it, write the report; return the exit code.
+    """Run the jobs, show them, write the report; return the exit code.
 
     Raises:
-        click.ClickException: no host agent answers, or the client refuses how it is to be run.
+        click.ClickException: No host agent answers, or the client refuses the parameters.
     """
     console = Console(width=None if sys.stdout.isatty() else WIDTH)
     view = _View(list(plan.folder.rows))
@@ -123,7 +123,7 @@ def _shown(console: Console, view: _View, total: int) -> Iterator[None]:
 
 
 async def _run(plan: Plan, policy: Any, view: _View) -> None:
-    """Run every job that is left; each row is on disk before the next is looked at."""
+    """Run every job; each row is on disk before the next is handled."""
     interrupt_once("stopping: giving the desktops back …")
     recorder = FolderRecorder(plan.folder.trajectories, plan.jobs)
     try:
@@ -152,7 +152,7 @@ async def _check_service(client: AsyncClient) -> None:
     """Check that a host agent answers.
 
     Raises:
-        click.ClickException: none does; it says how to start one.
+        click.ClickException: None answers; the message says how to start one.
     """
     states = await client.host_states()
     wrong = [f"{host}: {state}" for host, state in states.items() if isinstance(state, OSGymError)]

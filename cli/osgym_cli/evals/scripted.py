@@ -1,7 +1,8 @@
-"""Policies without a model: a task's oracle, its near miss, nothing, chance, or what an episode did before.
+"""Policies without a model: a task's oracle, its near miss, nothing, chance, or earlier actions.
 
-Each says what to do as steps, lists of actions; a step with `certain` is followed by the next only on the
-final screen. Tasks are told apart by a mark in their `osgym` object, since one file may be run many times.
+A script is a list of steps, each a list of actions; before a step that follows one with `certain` the policy
+waits for the final screen. A mark in the `osgym` object of a task names its script, since one file may be run
+many times.
 """
 
 from __future__ import annotations
@@ -29,42 +30,42 @@ _ANY_SCREEN = (1920, 1080)
 
 
 class NoScript(ValueError):
-    """There is nothing to play for a task; the message says what is missing."""
+    """A task has no script; the message says what is missing."""
 
 
 Script = Callable[[tuple[int, int]], Steps]
-"""From the screen's width and height in pixels to the steps of one episode."""
+"""Function from the screen's width and height in pixels to the steps of one episode."""
 
 
 @dataclass(frozen=True, slots=True)
 class ScriptedActor:
-    """Acts in one episode."""
+    """Policy of one episode."""
 
     script: Script
 
     async def act(self, obs: Any, task: Any, step: int) -> list[dict[str, Any]] | None:
-        """The actions of the step; None after the last one."""
+        """Return the actions of the step; None after the last one."""
         steps = self.script(obs.image.size)
         return await next_actions(obs, steps, step) if step < len(steps) else None
 
 
 class ScriptedPolicy:
-    """The policy of a run: each episode by the script of its job."""
+    """Policy of a run: each episode by the script of its job."""
 
     def __init__(self, scripts: Sequence[Script]) -> None:
         self._scripts = scripts
 
     def reset(self, task: Mapping[str, Any]) -> ScriptedActor:
-        """Called before each episode; what it returns acts in it."""
+        """Return the policy of an episode that begins."""
         return ScriptedActor(self._scripts[int(task["osgym"][MARK])])
 
     def act(self, obs: Any, task: Any, step: int) -> list[dict[str, Any]]:
-        """Never called: `reset` gives an actor of its own to each episode."""
+        """Never called: `reset` gives each episode a policy of its own."""
         raise NotImplementedError
 
 
 def marked(jobs: Sequence[Job]) -> list[Job]:
-    """The jobs with a mark in each task, by which its script is found."""
+    """Return the jobs with the number of its script in each task."""
     return [
         replace(job, task={**job.task, "osgym": {**job.task.get("osgym", {}), MARK: number}})
         for number, job in enumerate(jobs)
@@ -72,7 +73,7 @@ def marked(jobs: Sequence[Job]) -> list[Job]:
 
 
 def reached(jobs: Sequence[Job], scripts: Sequence[Script]) -> list[Job]:
-    """The jobs, those whose script points at elements with leave to read the accessibility tree."""
+    """Return the jobs; tasks whose script points at elements may read the accessibility tree."""
     return [
         replace(job, task=reaching(job.task)) if has_targets(script(_ANY_SCREEN)) else job
         for job, script in zip(jobs, scripts, strict=True)
@@ -80,11 +81,11 @@ def reached(jobs: Sequence[Job], scripts: Sequence[Script]) -> list[Job]:
 
 
 def script_of(policy: str, job: Job, seed: int) -> Script:
-    """The script of one job.
+    """Return the script of one job.
 
     Args:
         policy: `oracle`, `near`, `noop`, `random`, or the path of a `steps.jsonl`.
-        seed: Of chance; the same seed, task and repeat give the same actions.
+        seed: Seed of `random`; the same seed, task and repeat give the same actions.
 
     Raises:
         NoScript: The task has no such file, or one that cannot be read.
@@ -136,7 +137,7 @@ def _oracle(path: Path, way: str) -> Steps:
 
 
 def _replay(path: Path) -> Steps:
-    """The actions of an episode that was kept: the lines of its `steps.jsonl` that have any."""
+    """Read the actions in a `steps.jsonl` of an earlier episode."""
     steps: list[Step] = []
     for number, line in enumerate(_text(path).splitlines(), start=1):
         try:

@@ -15,12 +15,12 @@ _T = (
 )  # fmt: skip
 """Student's t for 95 %, two-sided, of 1 to 30 degrees of freedom."""
 PASSED = 1.0
-"""The reward from which a task counts as done."""
+"""Smallest reward with which a task counts as done."""
 
 
 @dataclass(frozen=True, slots=True)
 class Estimate:
-    """A mean and its 95 % confidence interval over tasks; the bounds are None where one says nothing."""
+    """Mean and its 95 % confidence interval over tasks; the bounds are None if there are too few tasks."""
 
     mean: float
     low: float | None = None
@@ -29,17 +29,17 @@ class Estimate:
 
 @dataclass(frozen=True, slots=True)
 class Summary:
-    """All episodes of a run together.
+    """Figures of all episodes of a run.
 
     Attributes:
-        reward: mean over the episodes that were scored; None without any.
-        passed: share of the episodes with the full reward; those in which the model failed count as not
+        reward: Mean over the episodes that were scored; None without any.
+        passed: Share of the episodes with the full reward; those in which the model failed count as not
             passed, those that the infrastructure or the task spoilt do not count.
-        passed_at_least: the same share if every episode without a result counts as not passed; None if all
+        passed_at_least: Same share if every episode without a result counts as not passed; None if all
             episodes have a result.
-        losses: number of attempts that were lost for infrastructure after the policy had begun to act.
-        lost_again: number of such losses by task, for tasks with more than one; each was on a fresh desktop.
-        pass_at: k → the chance that at least one of k tries of a task passes (Chen et al. 2021, the unbiased
+        losses: Number of attempts that were lost for infrastructure after the policy had begun to act.
+        lost_again: Number of such losses by task, for tasks with more than one; each was on a fresh desktop.
+        pass_at: k → chance that at least one of k tries of a task passes (Chen et al. 2021, the unbiased
             estimate), over tasks that were tried at least k times.
     """
 
@@ -55,7 +55,6 @@ class Summary:
 
 
 def summarize(rows: Sequence[Row]) -> Summary:
-    """Return what all rows say together."""
     rewards: dict[str, list[float]] = {}
     passes: dict[str, list[float]] = {}
     at_least: dict[str, list[float]] = {}
@@ -91,7 +90,7 @@ def summarize(rows: Sequence[Row]) -> Summary:
 
 
 def estimate(values: dict[str, list[float]]) -> Estimate | None:
-    """Return the mean over tasks of their means, with an interval.
+    """Estimate the mean over tasks of their means.
 
     Tries of one task are no independent samples, so the interval is over tasks: Wilson's where each was tried
     once and is 0 or 1, else Student's.

@@ -1,4 +1,4 @@
-"""What `osgym eval run` shows on a terminal: a line for each task, and what all say together."""
+"""Output of `osgym eval run` on a terminal: a line for each task, and the figures of all."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from osgym_cli.evals.statistics import PASSED, Estimate, Summary
 from osgym_host.logs import escape_controls
 
 MAX_REWARDS = 8
-"""Shown of the tries of one task."""
+"""Largest number of rewards that are shown of one task."""
 
 
 def table(rows: Sequence[Row]) -> Table:
@@ -56,7 +56,7 @@ def _ends(tries: Sequence[Row]) -> Text:
 
 
 def summary_lines(summary: Summary, rows: Sequence[Row]) -> list[str]:
-    """Return what all episodes say together, as lines of plain text."""
+    """Format the figures of all episodes as lines of plain text."""
     lines = [f"episodes     {summary.episodes}, of which {summary.scored} have a reward"]
     unscored = {name: count for name, count in summary.failures.items() if name != "policy"}
     if unscored:
@@ -91,7 +91,6 @@ def summary_lines(summary: Summary, rows: Sequence[Row]) -> list[str]:
 
 
 def estimate(found: Estimate, scale: float = 1, unit: str = "") -> str:
-    """Return a mean with its interval."""
     digits = 1 if scale == 100 else 3
     text = f"{found.mean * scale:.{digits}f}{unit}"
     if found.low is None or found.high is None:
@@ -100,31 +99,31 @@ def estimate(found: Estimate, scale: float = 1, unit: str = "") -> str:
 
 
 def mean(values: Iterable[float]) -> float:
-    """Return the mean of numbers; 0 of none."""
+    """Return the mean of numbers; 0 without any."""
     listed = list(values)
     return sum(listed) / len(listed) if listed else 0.0
 
 
 def number(value: float) -> str:
-    """Return a number with as many digits as anyone wants."""
+    """Format a number with one decimal place below ten."""
     return f"{value:.0f}" if value >= 10 or value == int(value) else f"{value:.1f}"
 
 
 def tokens(rows: Sequence[Row]) -> str:
-    """Return all tokens that were read and written."""
+    """Format the numbers of tokens read and written."""
     read = sum(row.usage.get("input_tokens", 0) for row in rows)
     written = sum(row.usage.get("output_tokens", 0) for row in rows)
     return f"{short(read)}/{short(written)}"
 
 
 def money(rows: Sequence[Row]) -> str:
-    """Return what all cost together; empty where that is not known."""
+    """Format the cost of all rows; empty if no price is known."""
     costs = [row.cost_usd for row in rows if row.cost_usd is not None]
     return f"{sum(costs):.4g}" if costs else ""
 
 
 def short(count: float) -> str:
-    """Return a large number in thousands or millions."""
+    """Format a large number in thousands or millions."""
     if count < 10_000:
         return f"{count:.0f}"
     return f"{count / 1000:.0f}k" if count < 1_000_000 else f"{count / 1e6:.1f}M"

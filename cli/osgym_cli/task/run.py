@@ -76,7 +76,7 @@ def run(
     acts, jobs = _policy(policy, jobs, seed)
     how = {"agent": policy, "model": None, "arguments": {"seed": seed}, "repeat": repeat, **options}
     try:
-        folder = RunFolder.opened(out, how, resume)
+        folder = RunFolder.open(out, how, resume)
     except RunFolderError as exc:
         raise click.UsageError(str(exc)) from exc
     plan = Plan(hosts, folder.left(jobs), folder, Prices(None, None, None), options)
