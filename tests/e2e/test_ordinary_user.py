@@ -92,6 +92,13 @@ def _give_image(image: Image, account: Account) -> Path:
     return data
 
 
+NOT_IMPORTED = (
+    "__editable__*", "*mypy*", "pulumi*", "ray", "pyarrow*", "scipy*", "material", "moto", "matplotlib*",
+    "babel", "botocore", "fontTools", "av", "av.libs", "mkdocs*",
+)  # fmt: skip
+"""Packages that a host agent does without; most of two gigabytes."""
+
+
 def _give_python(account: Account) -> list[str]:
     """The user's way to start `osgym`: a readable interpreter, and copies of what it imports."""
     version = f"python{sys.version_info.major}.{sys.version_info.minor}"
@@ -103,7 +110,7 @@ def _give_python(account: Account) -> list[str]:
         pytest.skip(f"missing: a {version} that other users may run")
     root = Path(__file__).parents[2]
     code = account.home / "code"
-    shutil.copytree(site.getsitepackages()[0], code, ignore=shutil.ignore_patterns("__editable__*", "mypy*"))
+    shutil.copytree(site.getsitepackages()[0], code, ignore=shutil.ignore_patterns(*NOT_IMPORTED))
     for package in ("host_agent/osgym_host", "protocol/osgym_protocol"):
         shutil.copytree(root / package, code / Path(package).name)
     venv = account.home / "venv"

@@ -66,6 +66,7 @@ async def http(path: Path, method: str, target: str, body: bytes, content_type: 
 async def served_endpoints(tmp_path: Path, home: Path) -> AsyncIterator[Call]:
     """Serve the endpoints to a function: ``await call("/execute", {"command": …})``."""
     (home / "Desktop").mkdir(parents=True)
+    before = set(children())  # of other tests: hosts that a whole session shares
     env = {"HOME": str(home), "PATH": "/usr/local/bin:/usr/bin:/bin", "DISPLAY": ":47123", "WHERE": "here"}
     router = Router()
     context = osworld.register(router, StillDesktop(), DesktopSession(env, home))
@@ -92,7 +93,7 @@ async def served_endpoints(tmp_path: Path, home: Path) -> AsyncIterator[Call]:
     await server.close()
     await context.close()
     for _ in range(250):  # what was launched has ended in each test; its end is yet to be noticed
-        if not children():
+        if not set(children()) - before:
             break
         await asyncio.sleep(0.02)
 
