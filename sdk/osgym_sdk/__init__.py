@@ -63,10 +63,11 @@ from osgym_sdk._fleet.scheduler import Ticket
 from osgym_sdk._host_phase import HostPhase
 from osgym_sdk._inputs.decision import Decision
 from osgym_sdk._inputs.tasks import load_tasks
-from osgym_sdk._models.group import Group
+from osgym_sdk._models.evaluation import Evaluation, Failure
 from osgym_sdk._models.observation import Observation, Timing
 from osgym_sdk._models.recorder import EpisodeOutcome, EpisodeRecording, Recorder
-from osgym_sdk._models.results import Evaluation, Failure, Result, StepRecord, Trajectory
+from osgym_sdk._models.results import Group, Result
+from osgym_sdk._models.trajectory import StepRecord, Trajectory
 from osgym_sdk._sync.client import Client
 from osgym_sdk._sync.episode import Checkpoint, Episode, SyncExposure, SyncObservation
 from osgym_sdk._transport.calls import HostReply

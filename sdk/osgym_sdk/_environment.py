@@ -27,7 +27,7 @@ from osgym_sdk._exceptions import (
 )
 from osgym_sdk._inputs.actions import Actions
 from osgym_sdk._inputs.options import Task, as_choice
-from osgym_sdk._models.results import Evaluation, Failure
+from osgym_sdk._models.evaluation import Evaluation, Failure
 from osgym_sdk.wire import Done, ErrorClass
 
 _LOG = logging.getLogger("osgym.sdk")

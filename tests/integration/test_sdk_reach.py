@@ -269,7 +269,7 @@ async def test_a_port_is_reached_by_http_and_websockets(served: AsyncEpisode) ->
         length = first[1] if first[1] < 126 else struct.unpack(">H", await reader.readexactly(2))[0]
         assert await reader.readexactly(length) == text.upper()
     assert (await served.step({"op": "screenshot"})).step == 1, "steps go on beside it"
-    await served.close()
+    await served.aclose()
     assert await reader.read(1) == b"", "it ends with the episode"
     writer.close()
     with pytest.raises(OSError):

@@ -7,7 +7,7 @@ from benchmarks.oracles import LONG, choose_long
 from benchmarks.throughput import Books, Cell, row_of
 
 from osgym_sdk import Result
-from osgym_sdk._models.results import Trajectory
+from osgym_sdk._models.trajectory import Trajectory
 
 
 def result(reward: float | None, duration_s: float = 4.0) -> Result:

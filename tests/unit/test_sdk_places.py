@@ -7,7 +7,7 @@ import asyncio
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from osgym_sdk._batch.places import Places
+from osgym_sdk._batch.rollouts import PrioritySemaphore
 
 TURNS = st.lists(
     st.tuples(st.sampled_from(["take", "give", "cancel", "cancel as it is given"]), st.integers(0, 4))
@@ -18,12 +18,12 @@ TURNS = st.lists(
 @given(st.integers(1, 3), TURNS)
 def test_places_are_given_by_rank_and_never_lost(count: int, turns: list[tuple[str, int]]) -> None:
     async def play() -> None:
-        places = Places(count)
+        places = PrioritySemaphore(count)
         waiting: list[tuple[int, int, asyncio.Task[None]]] = []
         held = 0
         for turn, (what, rank) in enumerate(turns):
             if what == "take":
-                task = asyncio.create_task(places.take(rank))
+                task = asyncio.create_task(places.acquire(rank))
                 await asyncio.sleep(0)
                 if task.done():
                     assert not waiting and held < count
@@ -31,13 +31,13 @@ def test_places_are_given_by_rank_and_never_lost(count: int, turns: list[tuple[s
                 else:
                     waiting.append((rank, turn, task))
             elif what == "give" and held:
-                places.give()
+                places.release()
                 await asyncio.sleep(0)
                 held -= 1
             elif what.startswith("cancel") and waiting:
                 chosen = min(waiting) if what != "cancel" and held else waiting[rank % len(waiting)]
                 if what != "cancel" and held:
-                    places.give()
+                    places.release()
                     held -= 1
                 chosen[2].cancel()
                 await asyncio.sleep(0)
@@ -52,9 +52,9 @@ def test_places_are_given_by_rank_and_never_lost(count: int, turns: list[tuple[s
             one[2].cancel()
         await asyncio.gather(*(one[2] for one in waiting), return_exceptions=True)
         for _ in range(held):
-            places.give()
+            places.release()
         async with asyncio.timeout(1):
             for _ in range(count):
-                await places.take(0)
+                await places.acquire(0)
 
     asyncio.run(play())

@@ -16,7 +16,7 @@ from typing import Any, Protocol, runtime_checkable
 from osgym_sdk._exceptions import ConfigError, InvalidAction, OSGymError
 from osgym_sdk._inputs.actions import Action, Actions, as_actions
 from osgym_sdk._inputs.decision import Decision, opened
-from osgym_sdk._models.results import Failure
+from osgym_sdk._models.evaluation import Failure
 from osgym_sdk.wire import ErrorClass
 
 MAX_TRACEBACK_CHARS = 8000

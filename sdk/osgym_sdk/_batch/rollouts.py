@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import heapq
 import logging
 import math
 from collections.abc import AsyncIterator, Sized
@@ -11,15 +12,14 @@ from typing import TYPE_CHECKING, Any
 
 from osgym_sdk._background import BackgroundTasks
 from osgym_sdk._batch.batch import BatchPlan, numbered
-from osgym_sdk._batch.places import Places
 from osgym_sdk._batch.policy import PolicyRunner
 from osgym_sdk._batch.progress import Tally
 from osgym_sdk._batch.task_run import TaskRun
 from osgym_sdk._episode.checkpoints import AsyncCheckpoint
 from osgym_sdk._episode.episode import AsyncEpisode
 from osgym_sdk._exceptions import BranchFailed, NoCapacity, OSGymError, Unsupported
-from osgym_sdk._models.group import Group, is_lost
-from osgym_sdk._models.results import Failure, Result
+from osgym_sdk._models.evaluation import Failure
+from osgym_sdk._models.results import Group, Result, is_lost
 
 if TYPE_CHECKING:
     pass
@@ -28,6 +28,38 @@ _LOG = logging.getLogger("osgym.sdk")
 
 START_TTL_S = 4 * 3600.0
 """A start is a checkpoint on its host, deleted when its group is done; after so long should we have died."""
+
+
+class PrioritySemaphore:
+    """A semaphore that serves waiters by priority, the lowest rank first. For one event loop."""
+
+    def __init__(self, count: int) -> None:
+        self._free = count
+        self._asked = 0
+        self._waiting: list[tuple[float, int, asyncio.Future[None]]] = []
+
+    async def acquire(self, rank: float) -> None:
+        """Acquire it; wait while none is free, or a waiter of a lower rank is served first."""
+        if self._free > 0 and not self._waiting:
+            self._free -= 1
+            return
+        self._asked += 1
+        given: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        heapq.heappush(self._waiting, (rank, self._asked, given))
+        try:
+            await given
+        except asyncio.CancelledError:
+            if given.done() and not given.cancelled():
+                self.release()
+            raise
+
+    def release(self) -> None:
+        while self._waiting:
+            given = heapq.heappop(self._waiting)[2]
+            if not given.done():
+                given.set_result(None)
+                return
+        self._free += 1
 
 
 class Rollouts:
@@ -43,7 +75,7 @@ class Rollouts:
         total = len(plan.tasks) * size if isinstance(plan.tasks, Sized) else None
         self._tally = Tally(total, plan.options.on_progress, plan.clock)
         concurrency = plan.options.concurrency
-        self._places = Places(concurrency)
+        self._slots = PrioritySemaphore(concurrency)
         self._open_groups = asyncio.Semaphore(concurrency)
         self._done: asyncio.Queue[Group | BaseException | None] = asyncio.Queue(concurrency)
         self._used = False
@@ -84,13 +116,13 @@ class Rollouts:
         return task
 
     async def _pull(self) -> None:
-        """Begin a group whenever there is a place that no member of those before waits for."""
+        """Begin a group whenever a slot is free that no member of an earlier group waits for."""
         groups: set[asyncio.Task[None]] = set()
         try:
             source = numbered(self._plan.tasks)
             while True:
                 await self._open_groups.acquire()
-                await self._places.take(math.inf)
+                await self._slots.acquire(math.inf)
                 pulled = await anext(source, None)
                 if pulled is None:
                     break
@@ -107,9 +139,9 @@ class Rollouts:
             await self._done.put(exc)
 
     async def _group(self, index: int, task: Any) -> None:
-        """Run a group; the place that is held goes to its set-up, and then to a member."""
+        """Run a group; the slot that is held goes to its set-up, and then to a member."""
         try:
-            run = _GroupRun(self._plan, self._places, self._background, self._size, self._tally)
+            run = _GroupRun(self._plan, self._slots, self._background, self._size, self._tally)
             group = await run.run(index, task)
             self._tally.fail(self._size - len(group.results))
             await self._done.put(group)
@@ -124,10 +156,10 @@ class _GroupRun:
     """One group, from its set-up to its last member."""
 
     def __init__(
-        self, plan: BatchPlan, places: Places, background: BackgroundTasks, size: int, tally: Tally
+        self, plan: BatchPlan, slots: PrioritySemaphore, background: BackgroundTasks, size: int, tally: Tally
     ) -> None:
         self._plan = plan
-        self._places = places
+        self._slots = slots
         self._tally = tally
         self._background = background
         self._size = size
@@ -137,7 +169,7 @@ class _GroupRun:
         self._task_id: str | None = None
 
     async def run(self, index: int, task: Any) -> Group:
-        """Return the group; give back the place that the caller took for it."""
+        """Return the group; release the slot that the caller acquired for it."""
         plan = self._plan
         began_s = plan.clock()
         results: tuple[Result, ...] = ()
@@ -156,7 +188,7 @@ class _GroupRun:
                 await self._background.finish(self._start.delete(), name)
 
     async def _begin(self, task: Any) -> Failure | None:
-        """Set the task up; the place then goes to the first member, or back where there will be none."""
+        """Set the task up; then pass the slot to the first member, or release it where there is none."""
         plan, begun = self._plan, False
         runs = TaskRun(plan.options, PolicyRunner(plan.policy), plan.open_episode, plan.clock)
         try:
@@ -165,7 +197,7 @@ class _GroupRun:
             return failure
         finally:
             if not begun:
-                self._places.give()
+                self._slots.release()
 
     async def _set_up(self, first: AsyncEpisode) -> None:
         """Start the first episode, and keep that moment where its host can."""
@@ -200,7 +232,7 @@ class _GroupRun:
 
     async def _member(self, index: int, task: Any, number: int) -> Result:
         if number > 0:
-            await self._places.take(index)
+            await self._slots.acquire(index)
         plan = self._plan
 
         def open_episode(task: Any) -> AsyncEpisode:
@@ -217,6 +249,6 @@ class _GroupRun:
         finally:
             self._tally.run(-1)
             runner.close()
-            self._places.give()
+            self._slots.release()
         self._tally.add(result)
         return result

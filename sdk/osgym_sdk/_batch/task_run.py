@@ -22,8 +22,10 @@ from osgym_sdk._exceptions import (
     OSGymError,
 )
 from osgym_sdk._inputs.decision import Decision
+from osgym_sdk._models.evaluation import Evaluation, Failure, termination_of
 from osgym_sdk._models.recorder import EpisodeOutcome, EpisodeRecording
-from osgym_sdk._models.results import Evaluation, Failure, Result, Trajectory, termination_of
+from osgym_sdk._models.results import Result
+from osgym_sdk._models.trajectory import Trajectory
 from osgym_sdk.wire import ErrorClass, ErrorCode, TerminationReason
 
 _LOG = logging.getLogger("osgym.sdk")

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from osgym_sdk._batch.policy import MAX_TRACEBACK_CHARS
 from osgym_sdk._exceptions import ConfigError, EpisodeLost, OSGymError
-from osgym_sdk._models.results import Evaluation, Failure, termination_of
+from osgym_sdk._models.evaluation import Evaluation, Failure, termination_of
 from osgym_sdk.wire import ErrorClass, TerminationReason
 
 if TYPE_CHECKING:

@@ -25,8 +25,9 @@ from osgym_sdk._inputs.actions import Actions
 from osgym_sdk._inputs.decision import Decision
 from osgym_sdk._inputs.options import Observe, Settle
 from osgym_sdk._inputs.reading import as_reading
+from osgym_sdk._models.evaluation import Evaluation
 from osgym_sdk._models.observation import Observation, Timing
-from osgym_sdk._models.results import Evaluation, Trajectory
+from osgym_sdk._models.trajectory import Trajectory
 from osgym_sdk.wire import CheckpointInfo, CheckpointRequest, ForkAnswer, ForkChild, ForkRequest, StepAnswer
 
 if TYPE_CHECKING:

@@ -8,9 +8,10 @@ from osgym_sdk._episode.plan import EpisodePlan
 from osgym_sdk._exceptions import EpisodeEnded, EpisodeLost
 from osgym_sdk._fleet.scheduler import Ticket
 from osgym_sdk._fleet.session import EpisodeSession
+from osgym_sdk._models.evaluation import Evaluation, Failure, termination_of
 from osgym_sdk._models.observation import Observation
 from osgym_sdk._models.recorder import EpisodeOutcome, EpisodeRecording
-from osgym_sdk._models.results import Evaluation, Failure, Trajectory, termination_of
+from osgym_sdk._models.trajectory import Trajectory
 from osgym_sdk.wire import Done, Notice, SetupWarning, TerminationReason
 
 

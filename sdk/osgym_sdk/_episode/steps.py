@@ -25,8 +25,8 @@ from osgym_sdk._inputs.actions import Actions, as_actions
 from osgym_sdk._inputs.decision import Decision, note_of, opened
 from osgym_sdk._inputs.options import Observe, Settle, as_settle
 from osgym_sdk._inputs.reading import Reading
+from osgym_sdk._models.evaluation import Evaluation
 from osgym_sdk._models.observation import Observation, Timing
-from osgym_sdk._models.results import Evaluation
 from osgym_sdk._tracing import RequestSpan, ops_of
 from osgym_sdk._transport.link import HostLink
 from osgym_sdk.wire import (

@@ -9,10 +9,9 @@ from collections.abc import Awaitable, Callable, Collection, Iterable, Sequence
 
 from osgym_sdk._config import ClientConfig, ssl_context
 from osgym_sdk._exceptions import AuthError, HostUnreachable, OSGymError, RateLimited, Timeout
-from osgym_sdk._fleet.host import FleetHost, FleetHostState
+from osgym_sdk._fleet.host import FleetHost, FleetHostState, explain_first_error
 from osgym_sdk._host_phase import HostPhase
 from osgym_sdk._transport.calls import HostCall
-from osgym_sdk._transport.first_contact import explained
 from osgym_sdk._transport.link import HostLink
 from osgym_sdk._transport.retry import RetryBackoff
 from osgym_sdk.host_sources import FoundHost, Trust
@@ -229,7 +228,7 @@ class Fleet:
         except OSGymError as exc:
             if host.known:
                 raise
-            raise explained(exc, host.link.url) from exc
+            raise explain_first_error(exc, host.link.url) from exc
 
     async def read_states(self, timeout_s: float) -> dict[str, FleetHostState | OSGymError]:
         """Ask all hosts at once, some hundred at a time; give each its state or its error by the deadline."""

@@ -11,8 +11,17 @@ from typing import TYPE_CHECKING, Any
 from osgym_sdk import wire
 from osgym_sdk._exceptions import BadFrame
 from osgym_sdk._models import provider_forms
-from osgym_sdk._models.image import check_png, decode
-from osgym_sdk.wire import ActionResult, Done, ImageFormat, Message, PreviousFrame, SettleInfo, StepAnswer
+from osgym_sdk.wire import (
+    MAX_IMAGE_PIXELS,
+    ActionResult,
+    Done,
+    FrameInfo,
+    ImageFormat,
+    Message,
+    PreviousFrame,
+    SettleInfo,
+    StepAnswer,
+)
 
 if TYPE_CHECKING:
     from PIL.Image import Image
@@ -20,6 +29,8 @@ if TYPE_CHECKING:
     from osgym_protocol.grammars import Call, Parsed
 
 _MIME = {ImageFormat.PNG: "image/png", ImageFormat.JPEG: "image/jpeg", ImageFormat.WEBP: "image/webp"}
+_PILLOW_NAMES = {ImageFormat.PNG: "PNG", ImageFormat.JPEG: "JPEG", ImageFormat.WEBP: "WEBP"}
+_PNG_HEAD = b"\x89PNG\r\n\x1a\n\x00\x00\x00\rIHDR"
 
 
 @dataclass(frozen=True, slots=True)
@@ -160,7 +171,7 @@ class Observation(AnsweredStep):
                 )
             if not self.data:
                 raise ValueError("this observation carries no image (format none)")
-            self._image = decode(self.data, self.meta.frame)
+            self._image = _decoded(self.data, self.meta.frame)
         return self._image
 
     @property
@@ -172,7 +183,7 @@ class Observation(AnsweredStep):
             ValueError: the observation carries no image (format ``none``).
         """
         if self.format is ImageFormat.PNG and self.data:
-            check_png(self.data, self.meta.frame)
+            _check_png(self.data, self.meta.frame)
             return self.data
         out = io.BytesIO()
         self.image.save(out, "PNG", compress_level=1)
@@ -335,3 +346,42 @@ def _restored(
     obs.refused, obs.parsed = refused, parsed
     obs.episode_id, obs.task_id = episode_id, task_id
     return obs
+
+
+def _decoded(data: bytes, frame: FrameInfo) -> Image:
+    """Return the image as RGB. A hostile guest may have made it.
+
+    Pillow guesses among dozens of formats, one of which starts Ghostscript: only the format that the answer
+    names is tried, and nothing is decoded unless the size in the file is the one that the answer names.
+
+    Raises:
+        BadFrame: It is of another kind or size, has more than ``MAX_IMAGE_PIXELS``, or is broken.
+    """
+    from PIL import Image as PilImage
+
+    name = _PILLOW_NAMES.get(frame.format)
+    if name is None:
+        raise BadFrame(f"an image of the format {frame.format.value}")
+    size = (frame.width, frame.height)
+    if not 0 < size[0] * size[1] <= MAX_IMAGE_PIXELS or min(size) < 1:
+        raise BadFrame(f"an image of {size[0]}x{size[1]} is not decoded")
+    try:
+        with PilImage.open(io.BytesIO(data), formats=(name,)) as opened:
+            if opened.size != size:
+                raise BadFrame(f"the image is {opened.size[0]}x{opened.size[1]}, not {size[0]}x{size[1]}")
+            return opened.convert("RGB")
+    except BadFrame:
+        raise
+    except (OSError, ValueError, SyntaxError, EOFError, PilImage.DecompressionBombError) as exc:
+        raise BadFrame(f"the {name} cannot be decoded: {exc}") from exc
+
+
+def _check_png(data: bytes, frame: FrameInfo) -> None:
+    """Check the first bytes of a PNG that is passed on as it came.
+
+    Raises:
+        BadFrame: It is no PNG, or of another size.
+    """
+    sides = (side.to_bytes(4, "big") for side in (max(0, frame.width), max(0, frame.height)))
+    if data[:24] != _PNG_HEAD + b"".join(sides):
+        raise BadFrame(f"the image is no PNG of {frame.width}x{frame.height}")

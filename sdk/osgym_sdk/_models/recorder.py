@@ -9,8 +9,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Protocol
 
+from osgym_sdk._models.evaluation import Evaluation, Failure
 from osgym_sdk._models.observation import Observation
-from osgym_sdk._models.results import Evaluation, Failure, StepRecord, Trajectory
+from osgym_sdk._models.trajectory import StepRecord, Trajectory
 from osgym_sdk.wire import ErrorClass, HostState, TerminationReason
 
 

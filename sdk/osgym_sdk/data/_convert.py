@@ -12,9 +12,10 @@ from pathlib import Path
 from typing import Any
 
 from osgym_sdk._exceptions import ConfigError, DatasetError
+from osgym_sdk._models.evaluation import Evaluation
 from osgym_sdk._models.observation import Observation
 from osgym_sdk._models.recorder import EpisodeOutcome
-from osgym_sdk._models.results import Evaluation, StepRecord, Trajectory
+from osgym_sdk._models.trajectory import StepRecord, Trajectory
 from osgym_sdk.data._dataset import Dataset
 from osgym_sdk.data._events import Event, Origin, begin_event, end_event, step_event
 from osgym_sdk.data._plain import integer, number, text

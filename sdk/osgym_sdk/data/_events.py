@@ -10,7 +10,7 @@ from typing import Any
 
 from osgym_sdk._models.observation import Observation, Timing
 from osgym_sdk._models.recorder import EpisodeOutcome
-from osgym_sdk._models.results import StepRecord, Trajectory
+from osgym_sdk._models.trajectory import StepRecord, Trajectory
 from osgym_sdk.data import _plain as plain
 from osgym_sdk.data._schema import COLUMNS
 from osgym_sdk.wire import HostState

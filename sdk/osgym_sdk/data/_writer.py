@@ -17,7 +17,7 @@ from typing import Any, Self
 from osgym_sdk._exceptions import ConfigError, DatasetError
 from osgym_sdk._models.observation import Observation
 from osgym_sdk._models.recorder import EpisodeOutcome
-from osgym_sdk._models.results import StepRecord, Trajectory
+from osgym_sdk._models.trajectory import StepRecord, Trajectory
 from osgym_sdk.data._events import Event, Origin, begin_event, end_event, step_event
 from osgym_sdk.data._parts import Layout, recover
 from osgym_sdk.data._store import EpisodeStore

@@ -14,8 +14,8 @@ import numpy.typing as npt
 from osgym_sdk._environment import Environment, Transition
 from osgym_sdk._exceptions import BadFrame, OSGymError
 from osgym_sdk._inputs.options import Task, as_task
+from osgym_sdk._models.evaluation import Failure
 from osgym_sdk._models.observation import Observation
-from osgym_sdk._models.results import Failure
 from osgym_sdk.gym.actions import ActionForm, Size
 
 Pixels = npt.NDArray[np.uint8]

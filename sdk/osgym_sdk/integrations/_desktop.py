@@ -16,8 +16,8 @@ from typing import Any, TypeVar
 from osgym_sdk._environment import EnvironmentOptions
 from osgym_sdk._episode.episode import AsyncEpisode
 from osgym_sdk._inputs.actions import Actions
+from osgym_sdk._models.evaluation import Failure
 from osgym_sdk._models.observation import Observation
-from osgym_sdk._models.results import Failure
 from osgym_sdk._sync.client import Client
 from osgym_sdk.integrations._rollouts import Rollout, shown
 

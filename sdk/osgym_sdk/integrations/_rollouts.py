@@ -18,9 +18,9 @@ from osgym_sdk._exceptions import ConfigError, EpisodeEnded, EpisodeLost, OSGymE
 from osgym_sdk._inputs.actions import Actions
 from osgym_sdk._inputs.options import as_task
 from osgym_sdk._inputs.tasks import as_tasks
+from osgym_sdk._models.evaluation import Failure
 from osgym_sdk._models.observation import Observation
 from osgym_sdk._models.provider_forms import fault
-from osgym_sdk._models.results import Failure
 from osgym_sdk.wire import ObserveOptions
 
 if TYPE_CHECKING:

@@ -12,7 +12,7 @@ from osgym_sdk._episode.episode import AsyncObservation
 from osgym_sdk._exceptions import HostUnreachable
 from osgym_sdk._models.observation import Observation
 from osgym_sdk._models.recorder import EpisodeOutcome
-from osgym_sdk._models.results import StepRecord, Trajectory
+from osgym_sdk._models.trajectory import StepRecord, Trajectory
 from osgym_sdk.wire import HostState
 
 
