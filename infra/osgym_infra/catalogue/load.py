@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from datetime import date
 from importlib import resources
 from pathlib import Path
@@ -23,6 +23,7 @@ from osgym_infra.catalogue.rows import (
 )
 from osgym_infra.catalogue.shapes import HOURS_PER_MONTH, Kvm, Market
 from osgym_infra.errors import BadInput
+from osgym_protocol.plugins import PluginError, PluginGroup, load_plugin, plugin_names
 
 SCHEMA = 1
 SHIPPED = ("hosts.toml", "regions.toml", "machines.toml")
@@ -50,12 +51,25 @@ def load(user_file: Path | None = None, folder: Path | None = None) -> Catalogue
     for name in SHIPPED:
         shipped = resources.files("osgym_infra.catalogue") / "data" / name
         found = parse(tomllib.loads(shipped.read_text("utf-8")), f"built in: {name}").over(found)
+    for name, text in _of_providers():
+        found = parse(tomllib.loads(text), name).over(found)
     for path in sorted((folder or cache_folder()).glob("*.toml")):
         found = read(path).over(found)
     if user_file is None and (named := os.environ.get("OSGYM_CATALOGUE")):
         user_file = Path(named)
     found = read(user_file).over(found) if user_file else found
     return sold(found)
+
+
+def _of_providers() -> Iterator[tuple[str, str]]:
+    """Name and text of each `catalogue.toml` in a provider's package; a broken package has none."""
+    for name in plugin_names(PluginGroup.PROVIDERS):
+        try:
+            found = resources.files(load_plugin(PluginGroup.PROVIDERS, name)) / "catalogue.toml"
+        except PluginError:
+            continue
+        if found.is_file():
+            yield f"{name}: {found.name}", found.read_text("utf-8")
 
 
 def read(path: Path) -> Catalogue:
