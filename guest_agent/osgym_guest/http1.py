@@ -10,8 +10,10 @@ from typing import IO
 
 from osgym_guest.http import Body, HttpError, Response
 from osgym_protocol.codes import GuestErrorCode
+from osgym_protocol.http_heads import MalformedHead, parse_length, split_head
 
 MAX_HEADER_BYTES = 16 * 1024
+MAX_HEADERS = 128
 SPOOL_BYTES = 1 << 20
 END_OF_HEAD = b"\r\n\r\n"
 CONTINUE = b"HTTP/1.1 100 Continue\r\n\r\n"
@@ -48,16 +50,13 @@ def parse_head(head: bytes) -> tuple[str, str, dict[str, str]]:
     Raises:
         HttpError: 400 ``bad_request``.
     """
-    lines = head.decode("latin-1").split("\r\n")
-    words = lines[0].split(" ")
-    if len(words) != 3 or not words[2].startswith("HTTP/1."):
+    try:
+        line, headers = split_head(head, MAX_HEADERS)
+    except MalformedHead as exc:
+        raise HttpError(400, GuestErrorCode.BAD_REQUEST, str(exc)) from None
+    words = line.split(" ")
+    if len(words) != 3 or words[2] not in ("HTTP/1.1", "HTTP/1.0"):
         raise HttpError(400, GuestErrorCode.BAD_REQUEST, "the request line is not HTTP/1.1")
-    headers: dict[str, str] = {}
-    for line in lines[1:]:
-        name, colon, value = line.partition(":")
-        if not colon or not name or name != name.strip():
-            raise HttpError(400, GuestErrorCode.BAD_REQUEST, "a header line is malformed")
-        headers[name.lower()] = value.strip()
     if words[2] == "HTTP/1.0":
         headers["connection"] = "close"
     return words[0].upper(), words[1], headers
@@ -78,10 +77,10 @@ def body_length(headers: Mapping[str, str], limit: int) -> int:
         raise HttpError(
             411, GuestErrorCode.LENGTH_REQUIRED, "send a Content-Length; chunked bodies are not taken"
         )
-    text = headers.get("content-length", "0")
-    if not text.isascii() or not text.isdigit():
-        raise HttpError(400, GuestErrorCode.BAD_REQUEST, "Content-Length is not a number")
-    length = int(text)
+    try:
+        length = parse_length(headers.get("content-length", "0"))
+    except MalformedHead as exc:
+        raise HttpError(400, GuestErrorCode.BAD_REQUEST, str(exc)) from None
     if length > limit:
         message = f"the body may have up to {limit} bytes"
         raise HttpError(413, GuestErrorCode.BODY_TOO_LARGE, message, {"max_bytes": limit})

@@ -28,6 +28,7 @@ from osgym_host.guest_client.errors import (
     GuestUnreachable,
     unreachable,
 )
+from osgym_protocol.http_heads import MalformedHead, parse_length, split_head
 
 MAX_HEAD_BYTES = 32 * 1024
 MAX_HEADERS = 64
@@ -350,23 +351,15 @@ def parse_head(head: bytes) -> tuple[str, int, dict[str, str]]:
     Raises:
         GuestProtocolError: Anything that is not plainly well-formed.
     """
-    lines = head.decode("latin-1").split("\r\n")
-    parts = lines[0].split(" ", 2)
+    try:
+        line, headers = split_head(head, MAX_HEADERS)
+    except MalformedHead as exc:
+        raise GuestProtocolError(str(exc)) from None
+    parts = line.split(" ", 2)
     if len(parts) < 2 or parts[0] not in ("HTTP/1.0", "HTTP/1.1"):
-        raise GuestProtocolError(f"not an HTTP answer: {lines[0][:80]!r}")
+        raise GuestProtocolError(f"not an HTTP answer: {line[:80]!r}")
     if not (len(parts[1]) == 3 and parts[1].isascii() and parts[1].isdigit() and "200" <= parts[1] <= "599"):
         raise GuestProtocolError(f"unacceptable status: {parts[1][:20]!r}")
-    if len(lines) - 1 > MAX_HEADERS:
-        raise GuestProtocolError(f"more than {MAX_HEADERS} headers")
-    headers: dict[str, str] = {}
-    for line in lines[1:]:
-        name, colon, value = line.partition(":")
-        if not colon or not name or name != name.strip() or "\n" in line or "\r" in line or "\0" in line:
-            raise GuestProtocolError(f"malformed header: {line[:80]!r}")
-        name = name.lower()
-        if name in headers and name in ("content-length", "transfer-encoding"):
-            raise GuestProtocolError(f"repeated header: {name}")
-        headers[name] = value.strip()
     return parts[0][5:], int(parts[1]), headers
 
 
@@ -376,11 +369,13 @@ def content_length(text: str, max_body: int) -> int:
     Raises:
         GuestProtocolError: Not plain decimal digits, or more than `max_body`.
     """
-    if not (text.isascii() and text.isdigit() and len(text) <= 15):
-        raise GuestProtocolError(f"malformed content length: {text[:40]!r}")
-    if int(text) > max_body:
+    try:
+        length = parse_length(text)
+    except MalformedHead as exc:
+        raise GuestProtocolError(str(exc)) from None
+    if length > max_body:
         raise GuestAnswerTooLarge(f"the body is larger than {max_body} bytes ({text})")
-    return int(text)
+    return length
 
 
 def chunk_size(line: bytes) -> int:
