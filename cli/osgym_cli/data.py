@@ -222,7 +222,7 @@ def convert(recordings: Path, out: Path) -> None:
 
 @contextlib.contextmanager
 def _bar(title: str, total: int) -> Iterator[Callable[[], None]]:
-    """A progress bar on a terminal's stderr, nothing elsewhere."""
+    """Show a progress bar on a terminal's stderr, nothing elsewhere."""
     console = Console(stderr=True)
     with Progress(console=console, transient=True, disable=not console.is_terminal) as progress:
         task: TaskID = progress.add_task(title, total=total)
@@ -260,7 +260,7 @@ def _print(episode: Episode) -> None:
 
 
 def _short(text: str, length: int = 60) -> str:
-    """What a guest or a model said, without the characters that command terminals."""
+    """Shorten a text of a guest or a model, without the characters that control terminals."""
     plain = "".join(c if c.isprintable() else "�" for c in str(text))
     return plain if len(plain) <= length else plain[: length - 1] + "…"
 

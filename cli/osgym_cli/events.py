@@ -15,7 +15,7 @@ from osgym_host.cli.terminal import EXIT_INTERRUPTED
 from osgym_host.logs import escape_controls
 
 WAIT_S = 15
-"""Of one request for the next event; under the deadline of `get`."""
+"""Seconds that one request waits for the next event; less than the deadline of `HostClient.get`."""
 MAX_PAUSE_S = 5.0
 _SHOWN_FIRST = ("id", "time", "kind", "state", "replica_id", "episode_id")
 
@@ -54,7 +54,7 @@ def events(host: HostClient, follow: bool, lines: int | None, as_json: bool) -> 
 
 
 def _following(host: HostClient, last_id: int) -> Iterator[Mapping[str, Any]]:
-    """Every event after one, for ever; an agent that is away is waited for."""
+    """Yield every event after one without end; wait for an agent that is away."""
     away = False
     while True:
         pause_s = 0.25
@@ -89,7 +89,7 @@ def _print(event: Mapping[str, Any], as_json: bool) -> None:
 
 
 def line_of(event: Mapping[str, Any]) -> str:
-    """Return an event as one line of text, whatever is in it; pure but for the time zone."""
+    """Format an event as one line of printable text. Pure but for the time zone."""
     at = datetime.fromtimestamp(event["time"]).astimezone().strftime("%Y-%m-%d %H:%M:%S")
     whom = event.get("episode_id") if event["kind"] == "episode" else event.get("replica_id")
     rest = {name: value for name, value in event.items() if name not in _SHOWN_FIRST and value is not None}

@@ -28,8 +28,20 @@ SUMMARIES = {
     "task": "Check task files, write and run them; generate families of tasks.",
     "token": "Make, list and revoke tokens with a scope.",
     "web": "Look into archives of recorded sites.",
+    "host.clean": "Stop the host agent and remove what it left.",
+    "host.drain": "Empty a running host agent: no new episodes.",
+    "host.events": "Show what happened on a running host agent, as it happens.",
+    "host.openapi": "Print the OpenAPI description of the HTTP API.",
+    "host.serve": "Run the host agent.",
+    "host.support-bundle": "Put what somebody who helps wants to see into one file, without secrets.",
+    "host.top": "Show hosts and their busiest desktops, again and again.",
+    "task.check": "Say of each task whether it runs here, and what it needs if it does not.",
+    "task.family": "Families of tasks: list them, write files, prove and measure them.",
+    "task.new": "Write a task that works, with notes on each part, and its oracle beside it.",
+    "task.reference": "Print all setup steps, getters and metrics that a task can name.",
+    "task.run": "Run tasks by their oracles, by nothing, by chance or by a policy of your own.",
 }
-"""First word of a command → its line in `osgym --help`, so that help imports no command."""
+"""Entry point, or first word of several → its line in a group's help, so that help imports no command."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,8 +160,8 @@ class CommandTree(click.Group):
             raise click.ClickException(str(error)) from error
 
     def _summary(self, ctx: click.Context, name: str) -> str:
-        if not self._prefix and name in SUMMARIES:
-            return SUMMARIES[name]
+        if (entry := f"{self._prefix}{name}") in SUMMARIES:
+            return SUMMARIES[entry]
         command = self.get_command(ctx, name)
         return command.get_short_help_str(100) if command else ""
 

@@ -77,7 +77,7 @@ def replay(
 
 
 def _located(path: Path) -> Path:
-    """Return the folder that is meant: a path, or the name of an episode of this machine's host agent."""
+    """Return the folder of a path, or of an episode that this machine's host agent recorded."""
     if path.exists():
         return path
     recorded = default_data_dir() / "trajectories" / path
@@ -91,7 +91,7 @@ def _located(path: Path) -> Path:
 
 @contextlib.contextmanager
 def _dataset(path: Path) -> Iterator[Dataset]:
-    """The data set, made for the moment where a host agent's own recording is given."""
+    """Open a data set; convert a host agent's own recording to a temporary one."""
     if not (path / "steps.jsonl").is_file():
         yield open_dataset(path)
         return

@@ -1,4 +1,4 @@
-"""`osgym host support-bundle`: what somebody who helps wants to see, in one file, without secrets."""
+"""`osgym host support-bundle`: versions, settings, state and log of a host in one file, without secrets."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ ASKED = {
     "history.json": "/v1/history",
     "metrics.txt": "/metrics",
 }
-"""File in the bundle → what the host agent is asked for."""
+"""File in the bundle → path of the host agent's API."""
 LOG_UNITS = ("osgym.service", "osgym-boot.service")
 MAX_LOG_BYTES = 8 * 1024 * 1024
 LOG_TIMEOUT_S = 30
@@ -158,14 +158,14 @@ def _doctor(deep: bool) -> str:
 
 
 def _settings(config: Path | None) -> str:
-    """What an agent that starts now with these would have; secret ones show as stars."""
+    """Return the settings of an agent that starts now; secret ones show as stars."""
     return settings.load(config, os.environ).model_dump_json(indent=2) + "\n"
 
 
 def _secret_settings(config: Path | None) -> list[str]:
     try:
         loaded = settings.load(config, os.environ)
-    except settings.SettingsError:  # which the bundle says
+    except settings.SettingsError:  # the bundle says why
         return []
     values = (getattr(loaded, name) for name in type(loaded).model_fields)
     return [value.get_secret_value() for value in values if isinstance(value, SecretStr)]
@@ -188,10 +188,10 @@ def _log(hours: float) -> str:
 
 
 def _write(file: Path, parts: Mapping[str, str]) -> None:
-    """Write it whole or not at all, for its owner only.
+    """Write the bundle whole or not at all, for its owner only.
 
     Raises:
-        click.ClickException: it cannot be written.
+        click.ClickException: The file cannot be written.
     """
     folder = file.name.removesuffix(".tar.gz")
     buffer = io.BytesIO()

@@ -25,13 +25,13 @@ TIMEOUT_S = 5.0
 
 @dataclass(frozen=True, slots=True)
 class HostLook:
-    """What one host said.
+    """Answers of one host.
 
     Attributes:
-        at_s: when, on the monotonic clock.
-        error: why it said nothing; empty when it did.
-        state: `GET /v1/host`; pool: `GET /v1/pool`; replicas: `GET /v1/replicas`.
-        sample: the newest of `GET /v1/history`; None when there is none yet.
+        at_s: Time of the answers on the monotonic clock.
+        error: Reason why it did not answer; empty if it did.
+        state: Answer of `GET /v1/host`; pool: of `GET /v1/pool`; replicas: of `GET /v1/replicas`.
+        sample: Newest sample of `GET /v1/history`; None before the first.
     """
 
     url: str
@@ -121,11 +121,11 @@ async def _look(client: httpx.AsyncClient, url: str) -> HostLook:
 
 
 def page(looks: Sequence[HostLook], before: Mapping[str, HostLook], rows: int) -> Group:
-    """Return what is shown; pure.
+    """Return the page. Pure.
 
     Args:
-        before: the looks before by URL, from which shares of CPU time are found.
-        rows: how many desktops.
+        before: Previous answers by URL, from which shares of CPU time are computed.
+        rows: Number of desktops.
     """
     found = sorted(
         ((cpu, look, replica) for look in looks for replica, cpu in _with_cpu(look, before.get(look.url))),
@@ -142,7 +142,7 @@ def page(looks: Sequence[HostLook], before: Mapping[str, HostLook], rows: int) -
 
 
 def _with_cpu(look: HostLook, before: HostLook | None) -> list[tuple[Mapping[str, Any], float | None]]:
-    """The replicas of a host, each with the share of a core that it used since the look before."""
+    """Return a host's replicas, each with the share of a core that it used since the previous answer."""
     used = {} if before is None else {row["replica_id"]: row["cpu_s"] for row in before.replicas}
     passed_s = 0.0 if before is None else look.at_s - before.at_s
     found: list[tuple[Mapping[str, Any], float | None]] = []
@@ -234,7 +234,7 @@ def _as_json(look: HostLook) -> dict[str, Any]:
 
 
 def _text(said: str, style: str = "") -> Text:
-    """Text that neither moves the cursor nor is read as markup."""
+    """Return text that neither moves the cursor nor is read as markup."""
     return Text(escape_controls(said), style)
 
 

@@ -145,7 +145,7 @@ def test_only_what_the_page_needs_is_passed_on(method: str, path: str, looking: 
 def test_our_own_token_stays_here() -> None:
     """A host gets neither the page's token nor its cookies; what is odd in a path is quoted again."""
     sent = {"authorization": "Bearer mine", "cookie": "x", "osgym-lease": "L", "if-none-match": '"e"'}
-    assert passing.asked(sent) == {"osgym-lease": "L", "if-none-match": '"e"'}
+    assert passing.request_headers(sent) == {"osgym-lease": "L", "if-none-match": '"e"'}
     assert passing.host_path("episodes/a b?c", "x=1") == "/v1/episodes/a%20b%3Fc?x=1"
 
 

@@ -107,7 +107,7 @@ def _bake_if_missing(flavor: str) -> None:
 
 @contextlib.contextmanager
 def _view(console: Console, plays: list[Play]) -> Iterator[Callable[[Play], None]]:
-    """A live table on a terminal, a line for each finished episode elsewhere."""
+    """Show a live table on a terminal, a line for each finished episode elsewhere."""
     if not console.is_terminal:
 
         def line(play: Play) -> None:
@@ -129,7 +129,7 @@ async def _run(
     folder: Path,
     changed: Callable[[Play], None],
 ) -> float:
-    """Play everything; how long that took in seconds, from the first reset to the last reward."""
+    """Play everything; return the seconds from the first reset to the last reward."""
     interrupt_once("removing the desktops …")
     if hosts.urls is None:
         click.echo(f"Starting a host agent with {replicas} warm desktops …", err=True)

@@ -1,4 +1,4 @@
-"""The demo's two policies, and what an episode of theirs leaves on disk."""
+"""The demo's two policies, and the files that their episodes leave."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ class PolicyName(StrEnum):
 
 @dataclass(slots=True)
 class Play:
-    """One episode of the demo: its task, its policy, and how far it is.
+    """One episode of the demo: its task, its policy, and its progress.
 
     Attributes:
-        first, last: files of the first and the newest frame.
-        frames_not_final: how many steps' frames changed after they were answered; None before the end.
+        first, last: Files of the first and the newest frame.
+        frames_not_final: Number of frames that changed after their step was answered; None before the end.
     """
 
     task: ShippedTask
@@ -48,7 +48,7 @@ class Play:
 
 
 def make_plays(tasks: list[ShippedTask], out: Path, seed: int, screen: tuple[int, int]) -> list[Play]:
-    """Return every task twice: by its oracle and by chance."""
+    """Make two plays of every task: by its oracle and by chance."""
     plays = []
     for task in tasks:
         name = task.name.replace("/", ".")
@@ -63,41 +63,40 @@ def make_plays(tasks: list[ShippedTask], out: Path, seed: int, screen: tuple[int
 
 
 class Player:
-    """The policy that the client runs: per episode the steps of its `Play`, each frame saved."""
+    """Policy of the run: plays the steps of each episode's `Play` and saves each frame."""
 
     def __init__(self, plays: list[Play], changed: Callable[[Play], object]) -> None:
         self._plays = plays
         self._changed = changed
 
     def tasks(self) -> list[dict[str, Any]]:
-        """Return what to hand to ``client.run``: each task file, marked with its play."""
+        """Return the tasks for ``client.run``, each marked with its play."""
         return [
             {**p.task.task, "osgym": {**p.task.task.get("osgym", {}), "play": i}}
             for i, p in enumerate(self._plays)
         ]
 
     def play_of(self, task: dict[str, Any]) -> Play:
-        """Return the play that a task was marked with."""
         return self._plays[int(task["osgym"]["play"])]
 
     def reset(self, task: dict[str, Any]) -> Actor:
-        """Called before each episode; what it returns acts in it."""
+        """Return the policy of an episode that begins."""
         return Actor(self.play_of(task), self._changed)
 
     def act(self, obs: Any, task: Any, step: int) -> list[dict[str, Any]]:
-        """Never called: `reset` gives an actor of its own to each episode."""
+        """Never called: `reset` gives each episode a policy of its own."""
         raise NotImplementedError
 
 
 class Actor:
-    """Acts in one episode. Before its last step an oracle waits until the screen is final: that is shown."""
+    """Policy of one episode; an oracle waits for the final screen before its last step, which is shown."""
 
     def __init__(self, play: Play, changed: Callable[[Play], object]) -> None:
         self._play = play
         self._changed = changed
 
     async def act(self, obs: Any, task: Any, step: int) -> list[dict[str, Any]] | None:
-        """Save the frame, tell the display, give the next actions."""
+        """Save the frame, update the display, return the next actions."""
         play = self._play
         if play.policy is PolicyName.ORACLE and 0 < step < len(play.steps):
             is_last = step == len(play.steps) - 1
@@ -121,7 +120,7 @@ class Actor:
 
 
 def record(play: Play, result: Any) -> None:
-    """Take over how the episode went, and write its steps beside its frames."""
+    """Keep the result of the episode, and write its steps beside its frames."""
     trajectory = result.trajectory
     play.reward = result.reward
     play.failure = str(result.failure.message) if result.failure else ""

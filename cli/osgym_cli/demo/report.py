@@ -1,4 +1,4 @@
-"""What the demo shows: a table while it runs and at its end, and a contact sheet of the screens."""
+"""Output of the demo: a table while it runs and at its end, and a contact sheet of the screens."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _DARK, _LIGHT, _GREEN, _RED = (24, 26, 33), (222, 226, 235), (120, 210, 130), (2
 
 
 def quantile(values: list[float], q: float) -> float | None:
-    """Return the q-quantile (0 to 1), linear between neighbours; None of nothing."""
+    """Return the q-quantile (0 to 1), linear between neighbours; None without values."""
     if not values:
         return None
     ordered = sorted(values)
@@ -62,7 +62,7 @@ def _ms(value: float | None) -> str:
 
 
 def contact_sheet(plays: list[Play], path: Path) -> None:
-    """First and last screen of every episode: a row for each task, oracle left, chance right."""
+    """Save the first and last screen of every episode: a row for each task, oracle left, chance right."""
     names = list(dict.fromkeys(p.task.name for p in plays))
     width = 4 * THUMB[0] + 5 * GAP
     sheet = Image.new("RGB", (width, len(names) * (THUMB[1] + HEAD + GAP) + GAP), _DARK)

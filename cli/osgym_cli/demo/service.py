@@ -1,4 +1,4 @@
-"""A host agent of the demo's own: a child process on a free loopback port, gone when the block ends."""
+"""The demo's host agent: a child process on a free loopback port, ended with the block."""
 
 from __future__ import annotations
 
@@ -28,13 +28,13 @@ async def local_service(image: str, replicas: int, log: Path) -> AsyncIterator[s
     """Run `osgym host serve` for the time of the block.
 
     Args:
-        log: where its output goes.
+        log: File for its output.
 
     Yields:
-        The URL it listens on.
+        Its URL.
 
     Raises:
-        ServiceFailed: it ended or did not listen in time.
+        ServiceFailed: It ended or did not listen in time.
     """
     settings = {
         "instance": "demo",
@@ -63,7 +63,7 @@ async def local_service(image: str, replicas: int, log: Path) -> AsyncIterator[s
 
 
 def _end_with_parent() -> None:
-    """Have the kernel end the child in order should we be killed."""
+    """Have the kernel send the child SIGTERM if this process is killed."""
     ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)
 
 
@@ -88,7 +88,7 @@ def _text(log: Path) -> str:
 
 
 async def _stop(process: asyncio.subprocess.Process) -> None:
-    """End it in order; a cancellation meanwhile does not leave it behind."""
+    """End it in order; a cancellation meanwhile does not leave it running."""
     if process.returncode is None:
         process.send_signal(signal.SIGTERM)
     waiting = asyncio.ensure_future(_wait(process))

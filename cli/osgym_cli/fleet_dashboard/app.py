@@ -1,4 +1,4 @@
-"""The application of the fleet's dashboard: its page, what it shows of all hosts, and the way to each."""
+"""The application of the fleet's dashboard: its page, the state of all hosts, and calls passed on to each."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ from osgym_sdk import AsyncClient, OSGymError
 
 MAX_EVENTS_WAIT_S = 30
 PASS_S = 45.0
-"""A new desktop may take that long; the page itself gives up after 40 s."""
+"""Deadline of a call that is passed on, such as a new desktop; the page itself gives up after 40 s."""
 PASS_REPLAY_S = 190.0
-"""A replay is made of all frames of an episode, after those that others asked for."""
+"""Deadline of a replay, which is made of all frames of an episode, one replay at a time."""
 MAX_ROWS = 1000
 """Largest number of rows of one answer, as of a host."""
 _SHOWN = "^[a-z]{0,20}$"
@@ -33,9 +33,9 @@ def make_app(client: AsyncClient, watch: FleetWatch, *, token: str | None, read_
     """Return the application.
 
     Args:
-        client: reaches the hosts, with the tokens and certificates of their fleet.
-        token: what callers need; None: whoever works on this machine.
-        read_only: nobody uses a desktop through it.
+        client: Client of the hosts, with the tokens and certificates of their fleet.
+        token: Token that callers need; None lets in everybody on this machine.
+        read_only: Refuse calls that use a desktop.
     """
     app = FastAPI(title="OSGym fleet dashboard", redoc_url=None, docs_url=None, openapi_url=None)
     errors.install(app)
@@ -53,7 +53,7 @@ def _fleet_routes(watch: FleetWatch, read_only: bool) -> APIRouter:
 
     @router.get("/hosts")
     async def hosts() -> dict[str, Any]:
-        """All hosts, each with what it said last; and the last hour of all together."""
+        """Return all hosts with their last answers, and the last hour of all together."""
         await watch.looked()
         views = [watch.views[key] for key in sorted(watch.views)]
         return {
@@ -69,25 +69,23 @@ def _fleet_routes(watch: FleetWatch, read_only: bool) -> APIRouter:
         state: Annotated[str, Query(pattern=_SHOWN)] = "",
         limit: Annotated[int, Query(ge=1, le=MAX_ROWS)] = 200,
     ) -> dict[str, Any]:
-        """The replicas of all hosts that are like that."""
+        """Return the matching replicas of all hosts."""
         await watch.looked()
         return find_replicas(watch.views.values(), q, state, limit)
 
     @router.get("/episodes")
     async def episodes(limit: Annotated[int, Query(ge=1, le=MAX_ROWS)] = 200) -> list[dict[str, Any]]:
-        """The latest episodes of all hosts."""
         return await watch.episodes(limit)
 
     @router.get("/runs")
     async def runs() -> list[dict[str, Any]]:
-        """The runs that clients named, of all hosts."""
+        """Return the runs that clients named, of all hosts."""
         return await watch.runs()
 
     @router.get("/runs/episodes")
     async def run_episodes(
         run: Annotated[str, Query(min_length=1, max_length=MAX_ID_CHARS)],
     ) -> list[dict[str, Any]]:
-        """The latest episodes of a run, on all hosts."""
         return await watch.run_episodes(run)
 
     @router.get("/events")
@@ -95,7 +93,6 @@ def _fleet_routes(watch: FleetWatch, read_only: bool) -> APIRouter:
         after: Annotated[int, Query(ge=0)] = 0,
         wait_s: Annotated[float, Query(ge=0, le=MAX_EVENTS_WAIT_S)] = 0,
     ) -> dict[str, Any]:
-        """The events of all hosts."""
         return await watch.events(after, wait_s)
 
     return router
@@ -106,7 +103,7 @@ def _host_routes(client: AsyncClient, watch: FleetWatch, read_only: bool) -> API
 
     @router.api_route("/v1/{path:path}", methods=["GET", "POST", "DELETE"])
     async def pass_on(request: Request, key: str, path: str) -> Response:
-        """What the page of one host asks it."""
+        """Pass a call of one host's page on to that host."""
         await watch.looked()
         view = watch.views.get(key)
         if view is None:
@@ -131,9 +128,9 @@ async def _passed_on(client: AsyncClient, view: HostView, request: Request, path
             passing.host_path(path, request.url.query),
             method=request.method,
             content=body,
-            headers=passing.asked(request.headers),
+            headers=passing.request_headers(request.headers),
             timeout_s=PASS_REPLAY_S if path.endswith("/replay") else PASS_S,
         )
     except OSGymError as error:
         raise ServiceError(ErrorCode.TIMEOUT, f"{view.key} does not answer: {error.message}") from error
-    return Response(reply.body, reply.status, passing.answered(reply.headers))
+    return Response(reply.body, reply.status, passing.response_headers(reply.headers))

@@ -1,4 +1,4 @@
-"""What the page asks of one host goes through us, with the host's token: which calls those may be."""
+"""Calls of the page that the dashboard passes on to a host, with the host's token: which ones may pass."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ _ANSWERED = (
 )  # fmt: skip
 
 MAX_BODY_BYTES = 1 << 20
-"""Of a call to use a desktop: steps of a person. Whole files are not passed on."""
+"""Upper bound of a call's body: a person's step fits, whole files are not passed on."""
 
 
 def may_pass(method: str, path: str, *, read_only: bool) -> bool:
-    """Whether a call may go to a host; `path` is what follows `/v1/`.
+    """Return whether a call may go to a host; `path` is the part after `/v1/`.
 
     >>> may_pass("GET", "replicas/r1/screenshot", read_only=True)
     True
@@ -40,15 +40,15 @@ def may_pass(method: str, path: str, *, read_only: bool) -> bool:
 
 
 def host_path(path: str, query: str) -> str:
-    """Return the path of a host's API, with its query, both as they travel."""
+    """Return the encoded path of a host's API with its query."""
     return f"/v1/{quote(path, safe='/')}" + (f"?{query}" if query else "")
 
 
-def asked(headers: Mapping[str, str]) -> dict[str, str]:
-    """Return the headers that a host gets of those that the page sent; never its token for us."""
+def request_headers(headers: Mapping[str, str]) -> dict[str, str]:
+    """Return the page's headers that are passed on to a host; never the token for the dashboard."""
     return {name: headers[name] for name in _ASKED if name in headers}
 
 
-def answered(headers: Mapping[str, str]) -> dict[str, str]:
-    """Return the headers that the page gets of those that a host sent."""
+def response_headers(headers: Mapping[str, str]) -> dict[str, str]:
+    """Return the host's headers that are passed on to the page."""
     return {name: headers[name] for name in _ANSWERED if name in headers}

@@ -15,11 +15,11 @@ from osgym_sdk import AsyncClient
 
 GRACE_S = 3
 KEEP_ALIVE_S = 75
-"""As of a host agent: a browser that reuses a connection does not find it closed."""
+"""Idle time of a connection, as of a host agent: a browser that reuses one does not find it closed."""
 
 
 def is_loopback(address: str) -> bool:
-    """Whether only this machine reaches what is bound to that address."""
+    """Return whether a socket bound to the address is reached from this machine only."""
     found = socket.getaddrinfo(address, None, type=socket.SOCK_STREAM)
     return all(one[4][0] == "::1" or str(one[4][0]).startswith("127.") for one in found)
 
@@ -36,12 +36,12 @@ def serve(
     """Serve the dashboard; returns after SIGINT or SIGTERM, which are raised again.
 
     Args:
-        hosts: URLs of hosts with commas between, or what `Client.from_fleet` takes.
-        ready: is told the page's URL once it can be opened.
+        hosts: URLs of hosts, separated by commas, or what `Client.from_fleet` takes.
+        ready: Called with the page's URL once it can be opened.
 
     Raises:
-        ConfigError: the hosts cannot be read or used.
-        OSError: the port is taken or may not be used.
+        ConfigError: The hosts cannot be read or used.
+        OSError: The port is taken or may not be used.
     """
     family = socket.AF_INET6 if ":" in address else socket.AF_INET
     with socket.socket(family, socket.SOCK_STREAM) as sock:

@@ -1,4 +1,4 @@
-"""What is known of the hosts of a fleet, and what a page shows of all of them together. Pure."""
+"""Views of a fleet's hosts, and of all of them together, for the page. Pure."""
 
 from __future__ import annotations
 
@@ -23,15 +23,15 @@ Row = dict[str, Any]
 
 @dataclass(slots=True)
 class HostView:
-    """What one host said last.
+    """Last answers of one host.
 
     Attributes:
-        key: its name in the page's addresses.
-        name: what people call it: its own name, its address where it said none or others have the same.
-        error: why it says nothing now; empty while it answers. What it said before stays.
-        state, pool, replicas: of `/v1/host`, `/v1/pool`, `/v1/replicas`; empty before the first answer.
-        samples: of `/v1/history`, by the number of their ten seconds.
-        looked_s: when it last answered, on the monotonic clock.
+        key: Name of the host in the page's addresses.
+        name: Name of the host for people: its own, or its address if it has none or shares it.
+        error: Reason why it does not answer now; empty while it answers. Its last answers stay.
+        state, pool, replicas: Answers of `/v1/host`, `/v1/pool`, `/v1/replicas`; empty before the first.
+        samples: Samples of `/v1/history` by the number of their ten seconds.
+        looked_s: Time of its last answer on the monotonic clock.
     """
 
     key: str
@@ -49,18 +49,18 @@ class HostView:
 
     @property
     def phase(self) -> str:
-        """Where it stands, in one word."""
+        """Phase of the host in one word: away, joining, draining or serving."""
         if self.error:
             return "away" if self.state else "joining"
         return "draining" if self.state.get("draining") else "serving"
 
     @property
     def at(self) -> str:
-        """Where its API and its page are, below this page's own address."""
+        """Path of the host's API and page, relative to this page."""
         return f"hosts/{self.key}/"
 
     def take_history(self, said: Mapping[str, Any]) -> None:
-        """Add samples to those that are known; the oldest go."""
+        """Add samples; drop the oldest beyond `KEPT_SAMPLES`."""
         every_s = said["every_s"]
         self.samples |= {round(one["time"] / every_s): one for one in said["samples"]}
         for number in sorted(self.samples)[:-KEPT_SAMPLES]:
@@ -68,7 +68,6 @@ class HostView:
         self.usd_per_hour, self.retired = said["usd_per_hour"], said["retired"]
 
     def to_dict(self) -> Row:
-        """Return what the page shows of it."""
         last = self.samples[max(self.samples)] if self.samples else None
         return {
             "key": self.key, "name": self.name, "at": self.at, "url": self.url,
@@ -83,7 +82,7 @@ class HostView:
 
 
 def key_of(url: str, taken: Iterable[str] = ()) -> str:
-    """Return a name for a host that may stand in an address, and that no other has.
+    """Return a name for a host that is valid in an address and not in `taken`.
 
     >>> key_of("https://10.0.0.5:20000")
     '10.0.0.5:20000'
@@ -121,11 +120,11 @@ def _summed(samples: Sequence[Row]) -> Row:
 
 
 def find_replicas(views: Iterable[HostView], query: str, state: str, limit: int) -> Row:
-    """Return the replicas that are like that: leased ones first, at most `limit`, and how many there are.
+    """Return at most `limit` matching replicas, leased ones first, and the number of all.
 
     Args:
-        query: words that a row has to have, each of them, anywhere.
-        state: only those; empty: all.
+        query: Words that a row must contain, all of them, anywhere.
+        state: State that a replica must have; empty for any.
     """
     words = query.lower().split()
     counts: dict[str, int] = {}
@@ -156,7 +155,7 @@ def _number(replica_id: str) -> tuple[int, str]:
 
 
 def name_hosts(views: Collection[HostView]) -> None:
-    """Say what people call each: several agents of one machine may have one name."""
+    """Set the names for people; agents of one machine may share a name, and get their keys instead."""
     own = [view.state.get("host_id") for view in views]
     counts = Counter(own)
     for view, name in zip(views, own, strict=True):
@@ -164,9 +163,9 @@ def name_hosts(views: Collection[HostView]) -> None:
 
 
 def merge_runs(found: Iterable[Sequence[Row]]) -> list[Row]:
-    """Return the runs of all hosts, each once, the one that went on last first.
+    """Merge the runs of all hosts by name, the most recently active first.
 
-    `tasks` is at least so many: of two hosts that played the same ones they are counted once.
+    `tasks` is a lower bound: the largest number of one host, since several hosts may play the same tasks.
     """
     runs: dict[str, Row] = {}
     for row in itertools.chain.from_iterable(found):
@@ -186,13 +185,13 @@ def merge_runs(found: Iterable[Sequence[Row]]) -> list[Row]:
 
 
 def merge_run_episodes(found: Iterable[tuple[HostView, Sequence[Row]]]) -> list[Row]:
-    """Return the episodes of one run on all hosts in the order of their ends; those that live come last."""
+    """Merge the episodes of one run on all hosts by their end; open ones come last."""
     rows = [{**row, "at": view.at, "host": view.name} for view, said in found for row in said]
     return sorted(rows, key=lambda row: (row["ended_at"] is None, row["ended_at"] or row["began_at"]))
 
 
 def merge_episodes(found: Iterable[tuple[HostView, Sequence[Row]]], limit: int) -> list[Row]:
-    """Return the latest episodes of all hosts: those that live first, the newest first."""
+    """Merge the latest episodes of all hosts: open ones first, then by time, the newest first."""
     rows = [{**row, "at": view.at, "host": view.name} for view, said in found for row in said]
     rows.sort(key=lambda row: (row["ended_at"] is not None, -(row["ended_at"] or row["began_at"])))
     return rows[:limit]

@@ -1,4 +1,4 @@
-"""Looks at all hosts again and again while somebody looks at the page, and keeps what they said."""
+"""Watch of all hosts: polls them while somebody views the page, and keeps their last answers."""
 
 from __future__ import annotations
 
@@ -24,30 +24,29 @@ from osgym_sdk import AsyncClient, OSGymError
 
 EVERY_S = 1.0
 PAUSE_FACTOR = 4.0
-"""A round that took long is followed by so many times as long a rest: large fleets are asked less often."""
+"""Pause after a slow round, as a multiple of its duration: large fleets are polled less often."""
 AT_ONCE = 64
 ASK_S = 5.0
 HISTORY_S = 10.0
 LOOKED_AT_S = 30.0
-"""Nobody asked for so long: nobody looks, and the hosts are left alone."""
+"""Time without a request after which nobody is taken to view the page, and hosts are no longer polled."""
 KEPT_EVENTS = 2000
 EVENTS_WAIT_S = 20.0
 EVENTS_RETRY_S = 3.0
 OF_EACH = 50
-"""Ended episodes of each host at least, however many hosts share a list."""
+"""Smallest number of ended episodes of each host in a list, however many hosts share it."""
 EPISODES_S = 2.0
-"""How old a list of episodes may be that several who look share."""
+"""Largest age of a list of episodes that several viewers share."""
 
 
 class FleetWatch:
-    """The hosts of one client, as they were a moment ago. For one event loop.
+    """Recent state of the hosts of one client, for one event loop.
 
     Attributes:
-        views: by their key.
+        views: Views of the hosts by their key.
     """
 
     def __init__(self, client: AsyncClient) -> None:
-        """Nothing is asked before `start`, and nothing while nobody looks."""
         self._client = client
         self.views: dict[str, HostView] = {}
         self._gate = asyncio.Semaphore(AT_ONCE)
@@ -63,11 +62,11 @@ class FleetWatch:
         self._listing = asyncio.Lock()
 
     def start(self) -> None:
-        """Begin to look."""
+        """Start polling; hosts are asked only while somebody views the page."""
         self._task = asyncio.create_task(self._run(), name="fleet-dashboard")
 
     async def close(self) -> None:
-        """Look no more. Idempotent."""
+        """Stop polling. Idempotent."""
         tasks = [task for task in (self._task, *self._followers.values()) if task is not None]
         for task in tasks:
             task.cancel()
@@ -75,7 +74,7 @@ class FleetWatch:
         self._followers.clear()
 
     async def looked(self) -> None:
-        """Note that somebody looks; wait for the first answers where there are none yet."""
+        """Note that somebody views the page; wait for the first answers if there are none yet."""
         idle = not self._looking
         self._looked_s = time.monotonic()
         if idle:
@@ -121,7 +120,7 @@ class FleetWatch:
         return merge_episodes(await self._ask_all(f"/v1/episodes?limit={each}"), limit)
 
     async def _ask_all(self, path: str) -> list[tuple[HostView, list[Row]]]:
-        """Ask every host that answers for a list; of those that do not now it is empty."""
+        """Ask every reachable host for a list; the list is empty for hosts that fail now."""
 
         async def ask(view: HostView) -> list[Row]:
             try:
