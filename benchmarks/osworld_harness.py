@@ -231,9 +231,9 @@ def main() -> None:
         Client(url, timeouts=patient) as client,
     ):
         if args.harness != "ours":
-            import osgym_osworld
+            from osgym_osworld import harness
 
-            osgym_osworld.install(url, wait_s=WAIT_S)
+            harness.install(url, wait_s=WAIT_S)
         before = resources(client)
         began = time.monotonic()
         with ThreadPoolExecutor(args.at_once) as pool:

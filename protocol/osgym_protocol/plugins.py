@@ -26,6 +26,7 @@ class PluginGroup(TextEnum):
     NOTICES = "osgym.notices"
     PUBLISHERS = "osgym.publishers"
     HOST_SOURCES = "osgym.host_sources"
+    READERS = "osgym.readers"
     GRAMMARS = "osgym.grammars"
     COMMANDS = "osgym.commands"
 
@@ -73,6 +74,18 @@ def plugin_distribution(group: PluginGroup, name: str) -> str:
         DuplicatePlugin: Two distributions register the same name in this group.
     """
     return _distribution(_entry(group, name))
+
+
+def plugin_folders(*groups: PluginGroup) -> tuple[str, ...]:
+    """Folders in which the distributions that register extensions of these groups are installed, sorted.
+
+    An isolated interpreter has to add them to `sys.path`: it ignores ``PYTHONPATH`` and the user's folder.
+
+    Raises:
+        DuplicatePlugin: Two distributions register the same name.
+    """
+    entries = (entry for group in groups for entry in _entries(group).values())
+    return tuple(sorted({str(entry.dist.locate_file("")) for entry in entries if entry.dist}))
 
 
 def load_plugin(group: PluginGroup, name: str) -> Any:

@@ -17,8 +17,8 @@ from osgym_sdk.integrations import _desktop
 if importlib.util.find_spec("desktop_env") is None:
     pytest.skip("missing: desktop-env", allow_module_level=True)
 
-import osgym_osworld
-from osgym_osworld import OsgymManager, OsgymProvider, ProviderOptions
+from osgym_osworld import harness
+from osgym_osworld.harness import OsgymManager, OsgymProvider, ProviderOptions
 
 pytestmark = [pytest.mark.desktop, pytest.mark.timeout(180)]
 
@@ -95,7 +95,7 @@ def test_it_stands_in_the_place_of_docker(host: HostProcess) -> None:
     """One import; other names are still theirs; what is wrong is named."""
     import desktop_env.providers as providers
 
-    osgym_osworld.install(host.url)
+    harness.install(host.url)
     try:
         manager, made = providers.create_vm_manager_and_provider("docker", None, use_proxy=False)
         assert isinstance(manager, OsgymManager) and isinstance(made, OsgymProvider)
@@ -105,11 +105,11 @@ def test_it_stands_in_the_place_of_docker(host: HostProcess) -> None:
         with pytest.raises(ConfigError, match="Linux"):
             made.start_emulator("osgym", True, "Windows")
         with pytest.raises(ConfigError, match="wait_s"):
-            osgym_osworld.install(wait_s=0)
+            harness.install(wait_s=0)
     finally:
-        osgym_osworld.uninstall()
+        harness.uninstall()
     assert providers.create_vm_manager_and_provider.__module__ == "desktop_env.providers"
-    osgym_osworld.install()
+    harness.install()
 
 
 def test_no_desktop_is_said_so(host: HostProcess) -> None:

@@ -15,8 +15,7 @@ from tests.support.host_process import wait_until
 from osgym_host.tasks import sandbox as sandboxes
 from osgym_host.tasks.evaluator.confine import ConfineError
 from osgym_host.tasks.evaluator.inputs import InputFile
-from osgym_host.tasks.evaluator.metrics import METRICS
-from osgym_host.tasks.evaluator.registry import MetricEnd
+from osgym_host.tasks.evaluator.registry import METRICS, MetricEnd
 from osgym_host.tasks.sandbox import MetricFailed, MetricJob, MetricVerdict, Sandbox
 from osgym_host.tasks.values import NamedFile, Value
 

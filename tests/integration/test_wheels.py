@@ -133,12 +133,12 @@ def test_osworlds_provider_is_a_wheel_of_its_own(wheels: Path, installed: Path) 
     if importlib.util.find_spec("desktop_env") is None:
         pytest.skip("missing: desktop-env")
     code = (
-        "import osgym_osworld, desktop_env.providers as theirs\n"
+        "import osgym_osworld.harness, desktop_env.providers as theirs\n"
         "print(osgym_osworld.__file__, theirs.create_vm_manager_and_provider.func.__module__)\n"
     )
     path, module = run(installed, "python", "-c", code).split()
     assert Path(path).is_relative_to(installed)
-    assert module == "osgym_osworld"
+    assert module == "osgym_osworld.harness"
 
 
 def test_an_installed_guest_agent_is_the_one_of_its_source(installed: Path, tmp_path: Path) -> None:

@@ -23,7 +23,7 @@ from openpyxl.styles import Font, PatternFill
 from tests.support import osworld_metrics
 from tests.unit.test_osworld_slides_equal import CHANGES, DOCUMENT_CHANGES, _document, deck, ours, theirs
 
-from osgym_host.tasks.evaluator.metrics.slides_compare import Examined
+from osgym_osworld.metrics.slides_compare import Examined
 
 SEEDS = range(int(os.environ.get("OSGYM_SEEDS", "60")))
 OPTIONS = [name for name in Examined.__dataclass_fields__ if name != "tolerance"]

@@ -10,7 +10,7 @@ from typing import Any
 
 from PIL import Image, ImageDraw
 
-from osgym_host.tasks.evaluator.sound import RATE_HZ
+from osgym_osworld.formats.sound import RATE_HZ
 
 SECONDS = 4
 

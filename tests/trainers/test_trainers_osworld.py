@@ -17,7 +17,7 @@ pytest.importorskip("playwright", reason="missing: playwright")
 
 from desktop_env.desktop_env import DesktopEnv
 
-import osgym_osworld  # noqa: F401 - it installs itself
+import osgym_osworld.harness  # noqa: F401 - it installs itself
 
 pytestmark = [pytest.mark.desktop, pytest.mark.timeout(600)]
 

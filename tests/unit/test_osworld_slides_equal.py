@@ -15,8 +15,7 @@ from PIL import Image
 from tests.support import osworld_metrics
 
 from osgym_host.tasks.evaluator.inputs import InputFile, Unreadable
-from osgym_host.tasks.evaluator.metrics import METRICS
-from osgym_host.tasks.evaluator.registry import Score
+from osgym_host.tasks.evaluator.registry import METRICS, Score
 
 Change = Callable[[Any], None]
 

@@ -8,7 +8,7 @@ from pathlib import Path
 from click.testing import CliRunner
 
 from osgym_cli.main import main
-from osgym_host.tasks.evaluator.metrics import METRICS
+from osgym_host.tasks.evaluator.registry import METRICS
 from osgym_host.tasks.parse import ACCOUNTS
 from osgym_host.tasks.reference import page
 from osgym_host.tasks.registry import GETTERS, STEPS

@@ -14,13 +14,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from osgym_host.tasks.browser.getters import HtmlParameters
-from osgym_host.tasks.browser.page_script import Query
-from osgym_host.tasks.browser.relative_time import UnknownTime, day_of, filled, written
 from osgym_host.tasks.evaluator.inputs import InputFile, TaskObject, Unreadable
-from osgym_host.tasks.evaluator.metrics import METRICS, TRANSFORMS
-from osgym_host.tasks.evaluator.metrics.browser_urls import same_url, shown
-from osgym_host.tasks.evaluator.registry import Score
+from osgym_host.tasks.evaluator.registry import METRICS, READERS, Score
+from osgym_osworld.browser.getters import HtmlParameters
+from osgym_osworld.browser.page_script import Query
+from osgym_osworld.browser.relative_time import UnknownTime, day_of, filled, written
+from osgym_osworld.browser.urls import same_url, shown
 
 
 def score(name: str, result: object, expected: object, **options: object) -> float:
@@ -151,15 +150,15 @@ def test_cookies_and_history_are_read_from_their_databases(file: Any, tmp_path: 
         base.execute("INSERT INTO urls VALUES ('https://www.youtube.com/x', 'X', 1)")
         base.commit()
         base.close()
-        rows = TRANSFORMS["chrome_cookies"](file(path.read_bytes()))
+        rows = READERS["chrome_cookies"](file(path.read_bytes()))
         assert score("is_cookie_deleted", rows, {"type": "domains", "domains": [".amazon.com"]}) == 0
         assert score("is_cookie_deleted", rows, {"type": "domains", "domains": [".ebay.com"]}) == 1
-        rows = TRANSFORMS["chrome_history"](file(path.read_bytes()))
+        rows = READERS["chrome_history"](file(path.read_bytes()))
         assert score("check_history_deleted", rows, {"type": "keywords", "keywords": ["youtube"]}) == 0
         assert score("check_history_deleted", rows, {"type": "keywords", "keywords": ["vimeo"]}) == 1
     for broken in (b"", b"SQLite format 3\0" + bytes(200), b"x" * 5000):
         with pytest.raises(Unreadable):
-            TRANSFORMS["chrome_cookies"](file(broken))
+            READERS["chrome_cookies"](file(broken))
 
 
 @settings(max_examples=40, deadline=None)
@@ -168,7 +167,7 @@ def test_no_bytes_crash_the_reader_of_databases(data: bytes) -> None:
     """It reads rows or says that it cannot."""
     held = InputFile(-1, "f", "result", b"SQLite format 3\0" + data)
     with pytest.raises(Unreadable):
-        TRANSFORMS["chrome_history"](held)
+        READERS["chrome_history"](held)
 
 
 BING = {"default_search_provider_data": {"template_url_data": {"short_name": "Bing"}}}
@@ -210,7 +209,7 @@ BING = {"default_search_provider_data": {"template_url_data": {"short_name": "Bi
 )
 def test_settings_of_a_profile(file: Any, reader: str, settings: object, value: object) -> None:
     """What a file says, or what the browser does when it does not."""
-    assert TRANSFORMS[f"chrome_{reader}"](file(settings)) == value
+    assert READERS[f"chrome_{reader}"](file(settings)) == value
 
 
 def test_experiments_fonts_extensions_and_shortcuts(file: Any) -> None:
@@ -241,7 +240,7 @@ def test_html_is_compared_by_elements_attributes_and_text(file: Any) -> None:
 
 def test_the_address_in_front_comes_of_browser_or_tree(file: Any) -> None:
     """With the task's prefix, whole or in parts."""
-    read = TRANSFORMS["active_url"]
+    read = READERS["active_url"]
     url = "https://www.example.org/a-b/c?q=x%20y&l=1,2"
     said = {"url": url, "prefix": "https://www.", "want": None}
     assert read(file(said)) == url

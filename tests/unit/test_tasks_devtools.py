@@ -16,16 +16,13 @@ from websockets.asyncio import server as serving
 
 from osgym_host.guest_client import GuestClient, GuestRefused
 from osgym_host.guest_client.tunnel import GuestTunnel
-from osgym_host.tasks import parse  # declares steps and getters
-from osgym_host.tasks.browser import tabs
-from osgym_host.tasks.browser.errors import BrowserClosed, BrowserProblem
-from osgym_host.tasks.browser.page_script import Query
 from osgym_host.tasks.context import TaskContext, TaskRun
 from osgym_host.tasks.errors import DeadlineExceeded, ResultUnusable
 from osgym_host.tasks.registry import GETTERS, STEPS, StepProblem
+from osgym_osworld.browser import tabs
+from osgym_osworld.browser.errors import BrowserClosed, BrowserProblem
+from osgym_osworld.browser.page_script import Query
 from osgym_protocol.codes import GuestErrorCode
-
-assert parse
 
 Answer = Callable[[dict[str, Any]], list[Any]]
 
@@ -168,7 +165,7 @@ async def test_the_address_is_kept_for_the_confined_process(run: TaskRun, browse
     kind = GETTERS["url_dashPart"]
     fields = {"goto_prefix": "https://", "partIndex": -1, "needDeleteId": True, "returnType": "string"}
     value = await kind.fetch(run, kind.parameters.model_validate(fields))
-    assert value.transform == "active_url"
+    assert value.reader == "active_url"
     said = json.loads(await asyncio.to_thread(value.files[0].path.read_text))
     assert said["url"] == "https://a.org/x?q=1"
     assert said["want"] == {"part": -1, "without_query": True, "key": None}
@@ -190,8 +187,8 @@ async def test_no_browser_is_the_replicas_fault(
     run: TaskRun, browser: Browser, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """One is started where OSWorld does; the guest agent is asked whether it is well."""
-    monkeypatch.setattr("osgym_host.tasks.browser.getters.START_S", 0.01)
-    monkeypatch.setattr("osgym_host.tasks.browser.steps.START_S", 0.01)
+    monkeypatch.setattr("osgym_osworld.browser.getters.START_S", 0.01)
+    monkeypatch.setattr("osgym_osworld.browser.steps.START_S", 0.01)
     browser.port = 0
     with pytest.raises(ResultUnusable, match="no browser listens"):
         await get(run, "open_tabs_info")

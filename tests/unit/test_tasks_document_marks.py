@@ -11,9 +11,8 @@ import pytest
 from docx.shared import RGBColor
 
 from osgym_host.tasks.evaluator.inputs import InputFile, Unreadable
-from osgym_host.tasks.evaluator.metrics import METRICS
-from osgym_host.tasks.evaluator.metrics.documents_marks import _ciede2000, colour_difference
-from osgym_host.tasks.evaluator.registry import Score
+from osgym_host.tasks.evaluator.registry import METRICS, Score
+from osgym_osworld.metrics.documents_marks import _ciede2000, colour_difference
 
 
 def given(data: bytes, role: str = "result") -> InputFile:

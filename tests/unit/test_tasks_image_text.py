@@ -9,12 +9,11 @@ from typing import Any
 import pytest
 from PIL import Image, ImageDraw, ImageFont
 
-from osgym_host.tasks.evaluator import ocr
 from osgym_host.tasks.evaluator.inputs import InputFile, Unreadable
-from osgym_host.tasks.evaluator.metrics import METRICS
-from osgym_host.tasks.evaluator.metrics.image_text import _picture
-from osgym_host.tasks.evaluator.registry import Score
+from osgym_host.tasks.evaluator.registry import METRICS, Score
 from osgym_host.tasks.needs import Verdict, needs_of
+from osgym_osworld.formats import ocr
+from osgym_osworld.metrics.image_text import _picture
 
 needs_reader = pytest.mark.skipif(not ocr.is_there(), reason="missing: tesseract-ocr")
 LINES = ("user@osgym:~$ ls -l", "drwxr-xr-x 2 user 4096 Documents")

@@ -16,9 +16,8 @@ from PIL import Image, ImageDraw
 from tests.support.media_files import deck, dying_tone, melody, wav
 
 from osgym_host.tasks.evaluator.inputs import InputFile, Unreadable
-from osgym_host.tasks.evaluator.metrics import METRICS, TRANSFORMS
-from osgym_host.tasks.evaluator.perceptual_hash import perceptual_hash
-from osgym_host.tasks.evaluator.registry import Score
+from osgym_host.tasks.evaluator.registry import METRICS, READERS, Score
+from osgym_osworld.formats.perceptual_hash import perceptual_hash
 
 
 def given(data: bytes | str, role: str = "result", name: str = "f") -> InputFile:
@@ -360,15 +359,15 @@ def test_what_slides_hold() -> None:
     """Sounds and backgrounds are taken from the package, wherever in it a relation leads; nowhere else."""
     held = {"ppt/media/s.wav": b"sound", "ppt/media/p.png": b"picture"}
     both = given(deck("../media/s.wav", "/ppt/media/p.png", held))
-    assert TRANSFORMS["slide_sound_1"](both).data() == b"sound"
-    assert TRANSFORMS["slide_background_1"](both).data() == b"picture"
+    assert READERS["slide_sound"](both, number=1).data() == b"sound"
+    assert READERS["slide_background"](both, number=1).data() == b"picture"
     for sound, why in (
         ("../../../etc/passwd", "it has no etc/passwd"),
         ("file:///etc/passwd", "only has a link"),
     ):
         with pytest.raises(Unreadable, match=why):
-            TRANSFORMS["slide_sound_1"](given(deck(sound)))
+            READERS["slide_sound"](given(deck(sound)), number=1)
     with pytest.raises(Unreadable, match="slide 2 has no sound"):
-        TRANSFORMS["slide_sound_2"](both)
+        READERS["slide_sound"](both, number=2)
     with pytest.raises(Unreadable, match="zip"):
-        TRANSFORMS["slide_background_1"](given(b"PK no"))
+        READERS["slide_background"](given(b"PK no"), number=1)

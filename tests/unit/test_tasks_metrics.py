@@ -17,9 +17,8 @@ from hypothesis import strategies as st
 from PIL import Image
 
 from osgym_host.tasks.evaluator.inputs import InputFile, Unreadable
-from osgym_host.tasks.evaluator.metrics import METRICS
 from osgym_host.tasks.evaluator.metrics.text import similarity
-from osgym_host.tasks.evaluator.registry import Score
+from osgym_host.tasks.evaluator.registry import METRICS, Score
 
 File = Callable[..., InputFile]
 

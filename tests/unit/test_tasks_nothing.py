@@ -23,7 +23,7 @@ from tests.integration.test_tasks_blame import expected_of
 from osgym_host.tasks.control import control_files
 from osgym_host.tasks.evaluator.emptiness import why_empty
 from osgym_host.tasks.evaluator.inputs import InputFile, TaskObject
-from osgym_host.tasks.evaluator.metrics import METRICS
+from osgym_host.tasks.evaluator.registry import METRICS
 from osgym_host.tasks.evaluator.run import scored
 from osgym_host.tasks.values import Value
 

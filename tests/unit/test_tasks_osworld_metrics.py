@@ -13,8 +13,7 @@ from openpyxl.styles import Font, PatternFill
 from PIL import Image, ImageDraw, ImageEnhance, ImageFilter
 
 from osgym_host.tasks.evaluator.inputs import InputFile, Unreadable
-from osgym_host.tasks.evaluator.metrics import METRICS
-from osgym_host.tasks.evaluator.registry import Score
+from osgym_host.tasks.evaluator.registry import METRICS, Score
 
 
 def given(data: bytes | str, role: str = "result", name: str = "f.xlsx") -> InputFile:

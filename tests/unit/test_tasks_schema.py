@@ -6,6 +6,7 @@ import json
 import os
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -13,13 +14,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from osgym_host.tasks import registry
-from osgym_host.tasks.context import TaskRun
-from osgym_host.tasks.evaluator.metrics import METRICS
-from osgym_host.tasks.evaluator.registry import metric
+from osgym_host.tasks.evaluator.registry import METRICS
 from osgym_host.tasks.interface import InvalidTask, UnsupportedTask, parse_task, validate_task
 from osgym_host.tasks.schema import Conjunction
-from osgym_host.tasks.values import Value
+from osgym_protocol import plugins
 
 
 def task(**changes: Any) -> dict[str, Any]:
@@ -192,7 +190,7 @@ def test_published_tasks_are_read() -> None:
 def test_the_host_reads_what_metrics_declare_without_their_parsers() -> None:
     """Reading a task file imports no parser of what guests make; the evaluator's process does."""
     code = (
-        "import sys, osgym_host.tasks.interface; from osgym_host.tasks.evaluator.metrics import METRICS;"
+        "import sys, osgym_host.tasks.interface; from osgym_host.tasks.evaluator.registry import METRICS;"
         "assert len(METRICS) > 30; print([m for m in ('openpyxl', 'PIL') if m in sys.modules])"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
@@ -206,31 +204,76 @@ def test_options_of_a_metric_are_the_parameters_of_its_function() -> None:
     assert not METRICS["is_utc_0"].needs_expected
 
 
-def test_a_getter_and_a_metric_are_one_function_each() -> None:
-    """What declares itself is there for task files, with its parameters checked; nothing else lists it."""
+COLOURS = """
+from osgym_host.tasks.getter_plugin import Parameters, TaskRun, Value, getter
+from osgym_host.tasks.metric_plugin import metric
 
-    class Colour(registry.Parameters):
-        name: str
+class Colour(Parameters):
+    name: str
 
-    try:
+@getter(Colour)
+async def wallpaper_colour(run: TaskRun, parameters: Colour) -> Value:
+    return Value(data=parameters.name)
 
-        @registry.getter("wallpaper_colour", Colour)
-        async def wallpaper_colour(run: TaskRun, parameters: Colour) -> Value:
-            return Value(data=parameters.name)
+@metric()
+def is_colour(result, expected, close=False):
+    return result == expected
 
-        @metric()
-        def is_colour(result: object, expected: object, close: bool = False) -> bool:
-            return result == expected
+def undeclared(result, expected):
+    return True
+"""
+RULE = {"type": "rule", "rules": "red"}
 
-        evaluator = {
-            "func": "is_colour",
-            "result": {"type": "wallpaper_colour", "name": "red"},
-            "expected": {"type": "rule", "rules": "red"},
-            "options": {"close": True},
-        }
-        assert parse_task(task(evaluator=evaluator)).evaluator.checks[0].func == "is_colour"
-        with pytest.raises(InvalidTask, match="name: Field required"):
-            parse_task(task(evaluator={**evaluator, "result": {"type": "wallpaper_colour"}}))
-    finally:
-        registry.GETTERS.pop("wallpaper_colour", None)
-        METRICS.pop("is_colour", None)
+
+@pytest.fixture
+def colours(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """A distribution with a getter, a metric and two broken entries is installed."""
+    info = tmp_path / "colours-1.0.dist-info"
+    info.mkdir()
+    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: colours\nVersion: 1.0\n")
+    (info / "entry_points.txt").write_text(
+        "[osgym.getters]\nwallpaper_colour = colours_of_osgym:wallpaper_colour\n"
+        "[osgym.metrics]\nis_colour = colours_of_osgym:is_colour\n"
+        "undeclared = colours_of_osgym:undeclared\nmissing = colours_of_osgym:missing\n"
+    )
+    (tmp_path / "colours_of_osgym.py").write_text(COLOURS)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    plugins._entries.cache_clear()
+    yield
+    plugins._entries.cache_clear()
+    sys.modules.pop("colours_of_osgym", None)
+
+
+def test_a_getter_and_a_metric_are_a_function_and_an_entry_each(colours: None) -> None:
+    """What a distribution registers is there for task files, with its parameters checked."""
+    evaluator = {
+        "func": "is_colour",
+        "result": {"type": "wallpaper_colour", "name": "red"},
+        "expected": RULE,
+        "options": {"close": True},
+    }
+    assert parse_task(task(evaluator=evaluator)).evaluator.checks[0].func == "is_colour"
+    with pytest.raises(InvalidTask, match="name: Field required"):
+        parse_task(task(evaluator={**evaluator, "result": {"type": "wallpaper_colour"}}))
+
+
+@pytest.mark.parametrize(
+    ("func", "why"), [("undeclared", "lacks the decorator"), ("missing", "the distribution 'colours'")]
+)
+def test_a_broken_extension_is_refused_by_name(colours: None, func: str, why: str) -> None:
+    """An entry that names no declared function makes the task unsupported; the message says why."""
+    evaluator = {"func": func, "result": RULE, "expected": RULE}
+    with pytest.raises(UnsupportedTask, match=f"metric {func} .*{why}"):
+        parse_task(task(evaluator=evaluator))
+
+
+def test_a_host_without_osworlds_extensions_names_what_brings_them(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The message has the distribution and the command; what needs an account has no such hint."""
+    monkeypatch.setattr("osgym_host.tasks.parse.OSWORLD_EXTENSIONS", "no_such_package_of_osgym")
+    evaluator = {"func": "compare_all", "result": {"type": "googledrive_file"}, "expected": RULE}
+    with pytest.raises(UnsupportedTask) as caught:
+        parse_task(task(evaluator=evaluator))
+    assert caught.value.features == (
+        "metric compare_all (OSWorld's are in osgym-osworld: pip install 'osgym-host[osworld]')",
+        "getter googledrive_file (needs a Google account)",
+    )

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from osgym_host.tasks.evaluator.metrics.browser_urls import path_filters
+from osgym_osworld.browser.urls import path_filters
 
 KEYS = ["Men_regular_size_t", "Price_discount_range", "Sleeve_length", "Product_department", "Absent"]
 WORDS = st.sampled_from(

@@ -10,8 +10,8 @@ import sys
 
 from osgym_host.tasks.errors import EvaluatorError
 from osgym_host.tasks.evaluator.confine import PROGRAM_LAYERS
-from osgym_host.tasks.evaluator.metrics import METRICS
-from osgym_host.tasks.evaluator.registry import MetricEnd
+from osgym_host.tasks.evaluator.registry import METRICS, MetricEnd
+from osgym_protocol.plugins import DuplicatePlugin, PluginGroup, plugin_folders
 
 START_TIMEOUT_S = 60.0
 KILL_GRACE_S = 3.0
@@ -83,6 +83,10 @@ async def start_evaluator() -> EvaluatorProcess:
     Raises:
         EvaluatorError: It does not start, or nothing here can confine a metric.
     """
+    try:
+        folders = plugin_folders(PluginGroup.METRICS, PluginGroup.READERS)
+    except DuplicatePlugin as error:
+        raise EvaluatorError(f"the evaluator cannot be started: {error}") from error
     ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     ours.setblocking(False)
     try:
@@ -91,6 +95,7 @@ async def start_evaluator() -> EvaluatorProcess:
             "-I",
             "-m",
             "osgym_host.tasks.evaluator",
+            *folders,
             stdin=theirs.fileno(),
             stdout=asyncio.subprocess.DEVNULL,
             env=ENVIRONMENT,

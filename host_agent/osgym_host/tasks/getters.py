@@ -1,14 +1,11 @@
-"""The getters: what fetches a metric's arguments from a guest, the web cache or the task itself.
+"""Getters that the host brings: they fetch a metric's arguments from a guest, the web or the task itself.
 
-They move bytes and text and parse nothing; what has to be parsed is handed to the confined process
-as a file with the name of a reader (``transform``). The names are OSWorld's but for one of our own:
-``vm_window_titles``, a list of the open windows' titles. To add one: its parameters and a function that
-`getter` declares.
+They move bytes and text and parse nothing. A file that has to be parsed is handed to the confined process
+with the name of a reader. The names are OSWorld's, but for ``vm_window_titles``, which is OSGym's own.
 """
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Awaitable, Callable
 from typing import Annotated, Any
 
@@ -17,21 +14,23 @@ from pydantic import BeforeValidator, Field
 from osgym_host.guest_client import GuestAnswerTooLarge, GuestRefused
 from osgym_host.tasks.context import COMMAND_TIMEOUT_S, TaskRun
 from osgym_host.tasks.downloads import safe_name
-from osgym_host.tasks.evaluator.metrics import TRANSFORMS
-from osgym_host.tasks.listeners import FIND_LISTENER
-from osgym_host.tasks.registry import Command, FilePath, FileUrl, LenientBool, Parameters, getter
+from osgym_host.tasks.evaluator.registry import READERS
+from osgym_host.tasks.registry import (
+    Command,
+    FileName,
+    FilePath,
+    FileUrl,
+    LenientBool,
+    NoParameters,
+    Parameters,
+    getter,
+)
 from osgym_host.tasks.replica_side import is_ours
 from osgym_host.tasks.values import DiskFile, NamedFile, Value
 
 GUEST_TIMEOUT_S = 60.0
 MAX_FILES = 32
 MAX_TITLES_CHARS = 64 * 1024
-
-Name = Annotated[str, Field(min_length=1, max_length=400)]
-
-
-class NoParameters(Parameters):
-    """A getter without parameters of its own."""
 
 
 def _listed(value: object) -> object:
@@ -41,7 +40,7 @@ def _listed(value: object) -> object:
 class SeveralFiles(Parameters):
     """Which of several files a metric gets (``gives``), and how they are called; the others lie beside."""
 
-    dest: Name | list[Name] = "file"
+    dest: FileName | list[FileName] = "file"
     multi: LenientBool = False
     gives: tuple[Annotated[int, Field(ge=0, lt=MAX_FILES)], ...] = (0,)
 
@@ -58,7 +57,7 @@ class CloudFilesParameters(SeveralFiles):
     path: Annotated[list[FileUrl], Field(min_length=1, max_length=MAX_FILES), BeforeValidator(_listed)]
 
 
-@getter("vm_file", FilesParameters, reads_files=True)
+@getter(FilesParameters, reads_files=True)
 async def vm_file(run: TaskRun, parameters: FilesParameters) -> Value:
     """Files of the guest."""
 
@@ -68,7 +67,7 @@ async def vm_file(run: TaskRun, parameters: FilesParameters) -> Value:
     return await _files(parameters.path, parameters, get)
 
 
-@getter("cloud_file", CloudFilesParameters, from_replica=False)
+@getter(CloudFilesParameters, from_replica=False)
 async def cloud_file(run: TaskRun, parameters: CloudFilesParameters) -> Value:
     """Files by URL, from the host's cache where possible."""
 
@@ -95,9 +94,10 @@ async def guest_file(run: TaskRun, path: str, name: str) -> NamedFile | DiskFile
     return await run.keep(data, name)
 
 
-async def _one_file(run: TaskRun, path: str, *, transform: str = "") -> Value:
+async def guest_file_value(run: TaskRun, path: str, *, reader: str = "") -> Value:
+    """Return a file of the guest as a getter's value, to be read by ``reader`` if it is given."""
     got = await guest_file(run, path, path)
-    return got if isinstance(got, Value) else Value(files=(got,), transform=transform)
+    return got if isinstance(got, Value) else Value(files=(got,), reader=reader)
 
 
 async def _files(
@@ -125,7 +125,7 @@ class PathParameters(Parameters):
     path: FilePath
 
 
-@getter("cache_file", PathParameters, from_replica=False)
+@getter(PathParameters, from_replica=False)
 async def cache_file(run: TaskRun, parameters: PathParameters) -> Value:
     """What a setup step kept of a command's output."""
     data = run.ctx.outputs.get(parameters.path)
@@ -139,19 +139,20 @@ class CommandParameters(Parameters):
     shell: LenientBool = False
 
 
-@getter("vm_command_line", CommandParameters)
+@getter(CommandParameters)
 async def vm_command_line(run: TaskRun, parameters: CommandParameters) -> Value:
     """A command's standard output."""
-    return Value(data=(await _command(run, parameters.command, parameters.shell))[0])
+    return Value(data=(await command_output(run, parameters.command, parameters.shell))[0])
 
 
-@getter("vm_command_error", CommandParameters)
+@getter(CommandParameters)
 async def vm_command_error(run: TaskRun, parameters: CommandParameters) -> Value:
     """A command's standard error."""
-    return Value(data=(await _command(run, parameters.command, parameters.shell))[1])
+    return Value(data=(await command_output(run, parameters.command, parameters.shell))[1])
 
 
-async def _command(run: TaskRun, command: str | list[str], shell: bool = False) -> tuple[str, str]:
+async def command_output(run: TaskRun, command: str | list[str], shell: bool = False) -> tuple[str, str]:
+    """Run a command in the guest; return its standard output and its standard error."""
     timeout_s = run.left("a command", COMMAND_TIMEOUT_S)
     result = await run.guest.execute(
         run.substitute(command), shell=shell, timeout_s=timeout_s, isolated=run.of_check
@@ -163,35 +164,35 @@ class RuleParameters(Parameters):
     rules: Any
 
 
-@getter("rule", RuleParameters, from_replica=False)
+@getter(RuleParameters, from_replica=False)
 async def rule(run: TaskRun, parameters: RuleParameters) -> Value:
     """What the task file says itself."""
     return Value(data=parameters.rules)
 
 
-@getter("vm_terminal_output", NoParameters)
+@getter(NoParameters)
 async def vm_terminal_output(run: TaskRun, parameters: NoParameters) -> Value:
     """The text of the focused terminal."""
     text = await run.guest.terminal(timeout_s=run.left("the terminal's text", GUEST_TIMEOUT_S))
     return Value(missing=True, note="no terminal has the focus") if text is None else Value(data=text)
 
 
-@getter("accessibility_tree", NoParameters)
+@getter(NoParameters)
 async def accessibility_tree(run: TaskRun, parameters: NoParameters) -> Value:
     """The accessibility tree as an XML file."""
     tree = await run.guest.accessibility(timeout_s=run.left("the accessibility tree", GUEST_TIMEOUT_S))
     return Value(files=(await run.keep(tree.encode(), "tree.xml"),))
 
 
-@getter("list_directory", PathParameters, reads_files=True)
+@getter(PathParameters, reads_files=True)
 async def list_directory(run: TaskRun, parameters: PathParameters) -> Value:
     """The names below a folder of the guest."""
     timeout_s = run.left("a folder", GUEST_TIMEOUT_S)
     listing = await run.guest.list_directory(parameters.path, timeout_s=timeout_s)
-    return Value(files=(await run.keep(listing, "listing.json"),), transform="directory_tree")
+    return Value(files=(await run.keep(listing, "listing.json"),), reader="directory_tree")
 
 
-@getter("vm_screen_size", NoParameters)
+@getter(NoParameters)
 async def vm_screen_size(run: TaskRun, parameters: NoParameters) -> Value:
     """Width and height of the screen in pixels."""
     width, height = await run.guest.screen_size(timeout_s=run.left("the screen's size", GUEST_TIMEOUT_S))
@@ -199,10 +200,10 @@ async def vm_screen_size(run: TaskRun, parameters: NoParameters) -> Value:
 
 
 class WindowSizeParameters(Parameters):
-    app_class_name: Name
+    app_class_name: FileName
 
 
-@getter("vm_window_size", WindowSizeParameters)
+@getter(WindowSizeParameters)
 async def vm_window_size(run: TaskRun, parameters: WindowSizeParameters) -> Value:
     """Width and height of an application's window in pixels."""
     name = parameters.app_class_name
@@ -211,10 +212,10 @@ async def vm_window_size(run: TaskRun, parameters: WindowSizeParameters) -> Valu
     return Value(data={"width": width, "height": height})
 
 
-@getter("vm_window_titles", NoParameters)
+@getter(NoParameters)
 async def vm_window_titles(run: TaskRun, parameters: NoParameters) -> Value:
     """The titles of the open windows."""
-    output, _ = await _command(run, ["wmctrl", "-l"])
+    output, _ = await command_output(run, ["wmctrl", "-l"])
     lines = (line.split(None, 3) for line in output[:MAX_TITLES_CHARS].splitlines())
     return Value(data=[parts[3] for parts in lines if len(parts) == 4])
 
@@ -225,89 +226,18 @@ class ContentParameters(Parameters):
     file_content: str
 
     @property
-    def transform(self) -> str:
-        """Name of the reader in the confined process."""
+    def reader(self) -> str:
+        """Name of the reader of that content."""
         return f"{self.file_type}_{self.file_content}"
 
 
 def _unreadable_content(parameters: ContentParameters) -> list[str]:
-    if parameters.transform in TRANSFORMS:
+    if parameters.reader in READERS:
         return []
     return [f"getter content_from_vm_file of {parameters.file_type} {parameters.file_content}"]
 
 
-@getter("content_from_vm_file", ContentParameters, unsupported=_unreadable_content, reads_files=True)
+@getter(ContentParameters, unsupported=_unreadable_content, reads_files=True)
 async def content_from_vm_file(run: TaskRun, parameters: ContentParameters) -> Value:
     """A part of a file of the guest, read in the confined process."""
-    return await _one_file(run, parameters.path, transform=parameters.transform)
-
-
-class VlcParameters(Parameters):
-    dest: Name = "config"
-
-
-@getter("vlc_config", VlcParameters, reads_files=True)
-async def vlc_config(run: TaskRun, parameters: VlcParameters) -> Value:
-    """VLC's settings file."""
-    return await _one_file(run, "/home/user/.config/vlc/vlcrc")
-
-
-class VscodeParameters(Parameters):
-    vscode_extension_command: Annotated[str, Field(min_length=1, max_length=200)]
-    path: FilePath
-    dest: Name = "config"
-
-
-VSCODE_KEYS = (
-    "import sys, pyautogui; pyautogui.hotkey('ctrl', 'shift', 'p'); "
-    "pyautogui.typewrite(sys.argv[1]); pyautogui.press('enter')"
-)
-EXTENSION_WRITES_S = 1.0
-"""How long OSWorld waits for what its extension of VS Code writes."""
-
-
-@getter("vscode_config", VscodeParameters)
-async def vscode_config(run: TaskRun, parameters: VscodeParameters) -> Value:
-    """A file that OSWorld's extension of VS Code writes when its command is called in the palette."""
-    await _command(run, ["python", "-I", "-c", VSCODE_KEYS, parameters.vscode_extension_command])
-    await asyncio.sleep(run.left("a file of VS Code", EXTENSION_WRITES_S))
-    return await _one_file(run, parameters.path)
-
-
-VLC_STATUS = (
-    FIND_LISTENER
-    + """
-import base64, urllib.request
-check(8080, {"vlc"})
-asked = urllib.request.Request("http://127.0.0.1:8080/requests/status.xml",
-    headers={"Authorization": "Basic " + base64.b64encode(b":password").decode()})
-direct = urllib.request.build_opener(urllib.request.ProxyHandler({}))
-print(direct.open(asked, timeout=10).read(262144).decode())
-"""
-)
-"""Asked inside the guest: port and password are OSWorld's."""
-
-
-@getter("vlc_playing_info", VlcParameters)
-async def vlc_playing_info(run: TaskRun, parameters: VlcParameters) -> Value:
-    """The status that VLC's web interface gives, as an XML file."""
-    status, problem = await _command(run, ["python3", "-I", "-c", VLC_STATUS])
-    if not status.strip():
-        return Value(missing=True, note=f"VLC gives no status: {problem[-200:]}")
-    return Value(files=(await run.keep(status.strip().encode(), parameters.dest),))
-
-
-class GimpParameters(Parameters):
-    file_name: Annotated[str, Field(pattern=r"^[A-Za-z0-9._-]+$")]
-
-
-@getter("gimp_config_file", GimpParameters, reads_files=True)
-async def gimp_config_file(run: TaskRun, parameters: GimpParameters) -> Value:
-    """One of GIMP's settings files."""
-    return await _one_file(run, f"/home/user/.config/GIMP/2.10/{parameters.file_name}")
-
-
-@getter("default_video_player", NoParameters)
-async def default_video_player(run: TaskRun, parameters: NoParameters) -> Value:
-    """The desktop file of the application that opens videos."""
-    return Value(data=(await _command(run, ["xdg-mime", "query", "default", "video/mp4"]))[0])
+    return await guest_file_value(run, parameters.path, reader=parameters.reader)

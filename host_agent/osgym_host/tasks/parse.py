@@ -2,32 +2,33 @@
 
 from __future__ import annotations
 
+import importlib.util
+from collections.abc import Mapping
+from typing import TypeVar
+
 from pydantic import ValidationError
 
-from osgym_host.tasks import getters as _getters  # declares the getters
-from osgym_host.tasks import media_getters as _media_getters  # the same
-from osgym_host.tasks.browser import getters as _browser_getters  # the same
-from osgym_host.tasks.browser import profile as _browser_profile
-from osgym_host.tasks.browser import site_getters as _site_getters
 from osgym_host.tasks.errors import InvalidTask, UnsupportedTask
-from osgym_host.tasks.evaluator.metrics import METRICS
+from osgym_host.tasks.evaluator.registry import METRICS
 from osgym_host.tasks.registry import GETTERS, STEPS
 from osgym_host.tasks.schema import UNKNOWN, Check, Getter, Task, UnknownStep
+from osgym_protocol.plugins import PluginError
 
-assert _getters and _media_getters and _browser_getters and _site_getters and _browser_profile
+T = TypeVar("T")
 
-
+OSWORLD_EXTENSIONS = "osgym_osworld"
+"""Package of OSWorld's metrics, getters and setup steps, without which a host may be installed."""
 ACCOUNTS = {
     "setup step googledrive": "a Google account",
     "setup step login": "an account at the site",
     "setup step proxy": "an account at an HTTP proxy",
     "getter googledrive_file": "a Google account",
 }
-"""What cannot be done without an account of somebody's, which this host has no settings for."""
+"""Features that need an account at a service, for which this host has no settings."""
 
 
 def with_account(feature: str) -> str:
-    """A feature's name, with the account that it needs if it needs one."""
+    """Return a feature's name, with the account that it needs if it needs one."""
     return f"{feature} (needs {ACCOUNTS[feature]})" if feature in ACCOUNTS else feature
 
 
@@ -96,7 +97,7 @@ def unsupported_features(task: Task) -> list[str]:
     problems: list[dict[str, str]] = []
     for step in (*task.config, *task.evaluator.postconfig):
         if isinstance(step, UnknownStep):
-            missing.append(f"setup step {step.type}")
+            missing.append(_lookup(STEPS, "setup step", step.type)[1])
     for index, check in enumerate(task.evaluator.checks):
         features, faults = _check_problems(check)
         missing.extend(features)
@@ -109,8 +110,8 @@ def unsupported_features(task: Task) -> list[str]:
 
 
 def _check_problems(check: Check) -> tuple[list[str], list[tuple[str, str]]]:
-    metric = METRICS.get(check.func)
-    missing = [] if metric else [f"metric {check.func}"]
+    metric, absence = _lookup(METRICS, "metric", check.func)
+    missing = [] if metric else [absence]
     faults: list[tuple[str, str]] = []
     for name, getter in (("result", check.result), ("expected", check.expected)):
         if getter is not None:
@@ -129,10 +130,10 @@ def _check_problems(check: Check) -> tuple[list[str], list[tuple[str, str]]]:
 
 
 def _getter_problems(getter: Getter) -> tuple[list[str], list[str]]:
-    """Return the names of what is not there, and sentences about wrong parameters."""
-    kind = GETTERS.get(getter.type)
+    """Return the names of missing features, and sentences about wrong parameters."""
+    kind, absence = _lookup(GETTERS, "getter", getter.type)
     if kind is None:
-        return [f"getter {getter.type}"], []
+        return [absence], []
     try:
         return kind.unsupported(kind.parameters.model_validate(getter.fields)), []
     except ValidationError as error:
@@ -140,3 +141,16 @@ def _getter_problems(getter: Getter) -> tuple[list[str], list[str]]:
             f"{'.'.join(str(p) for p in e['loc'])}: {e['msg'].removeprefix('Value error, ')}"
             for e in error.errors(include_url=False)
         ]
+
+
+def _lookup(table: Mapping[str, T], kind: str, name: str) -> tuple[T | None, str]:
+    """Return an extension, or None with the name of the missing feature and how to get it."""
+    feature = f"{kind} {name}"
+    try:
+        return table[name], ""
+    except KeyError:
+        if feature in ACCOUNTS or importlib.util.find_spec(OSWORLD_EXTENSIONS) is not None:
+            return None, feature
+        return None, f"{feature} (OSWorld's are in osgym-osworld: pip install 'osgym-host[osworld]')"
+    except PluginError as error:
+        return None, f"{feature} ({error})"

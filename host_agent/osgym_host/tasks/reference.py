@@ -12,10 +12,7 @@ import sys
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
-from osgym_host.tasks.evaluator.metrics import METRICS
-from osgym_host.tasks.evaluator.ocr import needs_tesseract
-from osgym_host.tasks.evaluator.packages import DISTRIBUTIONS, Needed
-from osgym_host.tasks.evaluator.registry import Metric
+from osgym_host.tasks.evaluator.registry import METRICS, Metric
 from osgym_host.tasks.parse import ACCOUNTS
 from osgym_host.tasks.registry import GETTERS, STEPS, Parameters
 
@@ -147,10 +144,7 @@ def _options(metric: Metric) -> str:
         said.append("*neither result nor expected*")
     elif not metric.needs_expected:
         said.append("*result only*")
-    if isinstance(metric.unsupported, Needed):
-        said += [f"package {DISTRIBUTIONS[module]}" for module in metric.unsupported.modules]
-    if metric.unsupported is needs_tesseract:
-        said.append("program Tesseract")
+    said += getattr(metric.unsupported, "required", [])
     return _cell(", ".join(said)) or "–"
 
 

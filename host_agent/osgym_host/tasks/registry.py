@@ -1,7 +1,7 @@
-"""The setup steps and getters that are there: each declares itself, with the model of its parameters.
+"""Declarations of setup steps and getters, each with the model of its parameters.
 
-The functions are in `osgym_host.tasks.steps` and `osgym_host.tasks.getters`; metrics, which run in
-another process, have `osgym_host.tasks.evaluator.registry`. To add one of the three, write its function.
+Each is registered by its distribution as an entry point of the group ``osgym.setup_steps`` or
+``osgym.getters``. Metrics, which run in another process, have `osgym_host.tasks.evaluator.registry`.
 """
 
 from __future__ import annotations
@@ -15,18 +15,24 @@ from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Fie
 
 from osgym_host.guest_client import CommandResult
 from osgym_host.tasks.context import TaskRun
+from osgym_host.tasks.extensions import ExtensionTable
 from osgym_host.tasks.urls import MAX_URL_CHARS, check_text, check_url
 from osgym_host.tasks.values import Value
 from osgym_protocol.codes import Evidence
+from osgym_protocol.plugins import PluginGroup
 
 MAX_TEXT = 1_000_000
 """Longest string of a task file in characters; data carried in the task may be longer."""
 
 
 class Parameters(BaseModel):
-    """Parameters of a step or getter. Keys that OSWorld's files carry besides are left out."""
+    """Parameters of a setup step or a getter. Unknown keys are ignored: OSWorld's files have some."""
 
     model_config = ConfigDict(extra="ignore", frozen=True)
+
+
+class NoParameters(Parameters):
+    """Parameters of a getter that has none."""
 
 
 def _command(value: object) -> object:
@@ -37,7 +43,7 @@ def _command(value: object) -> object:
 
 
 def _lenient_bool(value: object) -> object:
-    """OSWorld's files write ``"true"`` where they mean ``true``."""
+    """Return the bool of ``"true"`` and ``"false"``, which OSWorld's files have as texts."""
     if isinstance(value, str) and value.lower() in {"true", "false"}:
         return value.lower() == "true"
     return value
@@ -48,6 +54,7 @@ FilePath = Annotated[str, Field(min_length=1, max_length=MAX_URL_CHARS), AfterVa
 FileUrl = Annotated[str, Field(min_length=1, max_length=MAX_URL_CHARS), AfterValidator(check_url)]
 Command = Annotated[str | list[str], BeforeValidator(_command)]
 LenientBool = Annotated[bool, BeforeValidator(_lenient_bool)]
+FileName = Annotated[str, Field(min_length=1, max_length=400)]
 
 P = TypeVar("P", bound=Parameters)
 StepFunction = Callable[[TaskRun, P], Awaitable["FailedCommand | None"]]
@@ -56,7 +63,7 @@ GetterFunction = Callable[[TaskRun, P], Awaitable[Value]]
 
 @dataclass(frozen=True, slots=True)
 class FailedCommand:
-    """A command that ended with another status than 0: no failure of its step, but worth a warning."""
+    """A command of a setup step that ended with another status than 0, which is a warning and no failure."""
 
     what: str
     exit_status: int
@@ -64,7 +71,7 @@ class FailedCommand:
 
     @classmethod
     def of(cls, command: str | list[str], result: CommandResult) -> FailedCommand | None:
-        """Return it for a command that failed, None for one that did not."""
+        """Return the failure of a command; None if the command ended with status 0."""
         if result.returncode == 0:
             return None
         what = command if isinstance(command, str) else shlex.join(command)
@@ -72,10 +79,10 @@ class FailedCommand:
 
 
 class StepProblem(Exception):
-    """A setup step did not bring about what it should; `run_step` says which.
+    """A setup step failed.
 
     Attributes:
-        by_replica: What is in the replica decided that, not the task or the host.
+        by_replica: True if the content of the replica caused the failure, not the task or the host.
     """
 
     def __init__(self, message: str, *, by_replica: bool = False) -> None:
@@ -85,10 +92,11 @@ class StepProblem(Exception):
 
 @dataclass(frozen=True, slots=True)
 class StepKind:
-    """One setup step: the model of its parameters and the function that carries it out.
+    """A setup step and its declaration.
 
     Attributes:
-        host_takes_time: Most of its time is the host's or the task's, not the replica's.
+        parameters: Model of the parameters in the task file.
+        host_takes_time: True if the host or the task needs most of its time, not the replica.
     """
 
     parameters: type[Parameters]
@@ -96,17 +104,18 @@ class StepKind:
     host_takes_time: bool
 
 
-def _everything(parameters: Any) -> list[str]:
+def _needs_nothing(parameters: Any) -> list[str]:
     return []
 
 
 @dataclass(frozen=True, slots=True)
 class GetterKind:
-    """One getter.
+    """A getter and its declaration.
 
     Attributes:
-        unsupported: Names what these parameters ask for that is not there.
-        from_replica: What it gives is in the policy's hands: that it cannot be had is a wrong result.
+        parameters: Model of the parameters in the task file.
+        unsupported: Returns a name for each thing that the parameters need and this host lacks.
+        from_replica: True if a policy can change the value, so that a missing value is a wrong result.
         evidence: `Evidence.GUEST` if programs of the desktop are asked for the value.
     """
 
@@ -117,44 +126,40 @@ class GetterKind:
     evidence: Evidence
 
 
-STEPS: dict[str, StepKind] = {}
-GETTERS: dict[str, GetterKind] = {}
+STEPS: ExtensionTable[StepKind] = ExtensionTable(PluginGroup.SETUP_STEPS)
+GETTERS: ExtensionTable[GetterKind] = ExtensionTable(PluginGroup.GETTERS)
 
 
 def setup_step(
-    name: str, parameters: type[P], *, host_takes_time: bool = False
+    parameters: type[P], *, host_takes_time: bool = False
 ) -> Callable[[StepFunction[P]], StepFunction[P]]:
-    """Declare a setup step; it raises `StepProblem` when it fails by its own judgement.
-
-    It may return a `FailedCommand`, which is a warning.
-    """
+    """Declare a setup step. It raises `StepProblem` to fail, and returns a `FailedCommand` to warn."""
 
     def register(function: StepFunction[P]) -> StepFunction[P]:
-        STEPS[name] = StepKind(parameters, function, host_takes_time)
+        STEPS.declare(function, StepKind(parameters, function, host_takes_time))
         return function
 
     return register
 
 
 def getter(
-    name: str,
     parameters: type[P],
     *,
-    unsupported: Callable[[P], list[str]] = _everything,
+    unsupported: Callable[[P], list[str]] = _needs_nothing,
     from_replica: bool = True,
     reads_files: bool = False,
 ) -> Callable[[GetterFunction[P]], GetterFunction[P]]:
-    """Declare a getter: it returns a metric's argument, `Value.missing` when there is none.
+    """Declare a getter: it returns a metric's argument, `Value(missing=True)` if there is none.
 
     Args:
         unsupported: See `GetterKind`.
-        from_replica: False only where a policy has no way to what it gives.
-        reads_files: True if it only reads files of the replica and asks no program of the desktop.
+        from_replica: False only if a policy cannot change the value.
+        reads_files: True if the getter only reads files of the replica and asks no program of the desktop.
     """
     evidence = Evidence.HOST if reads_files or not from_replica else Evidence.GUEST
 
     def register(function: GetterFunction[P]) -> GetterFunction[P]:
-        GETTERS[name] = GetterKind(parameters, function, unsupported, from_replica, evidence)
+        GETTERS.declare(function, GetterKind(parameters, function, unsupported, from_replica, evidence))
         return function
 
     return register

@@ -23,8 +23,7 @@ from types import TracebackType
 
 from osgym_host.core.fair_queue import UNNAMED, ClientKey
 from osgym_host.tasks.errors import EvaluatorError
-from osgym_host.tasks.evaluator.metrics import METRICS
-from osgym_host.tasks.evaluator.registry import MetricEnd
+from osgym_host.tasks.evaluator.registry import METRICS, MetricEnd
 from osgym_host.tasks.evaluator_process import KILL_GRACE_S, EvaluatorProcess, start_evaluator
 from osgym_host.tasks.evaluator_turns import QUICK_S, EvaluatorTurns
 from osgym_host.tasks.values import DiskFile, NamedFile, Value
@@ -266,13 +265,14 @@ def _encodable(text: str) -> str:
 async def _argument(value: Value | None, fds: list[int]) -> dict[str, object] | None:
     if value is None:
         return None
+    reader = {"reader": value.reader, "reader_options": dict(value.reader_options)}
     if not value.files:
         if isinstance(value.data, str) and len(value.data) > LONG_TEXT_CHARS:
             fds.append(await _text_file(value.data))
-            return {"text": True, "transform": value.transform}
-        return {"value": value.data, "transform": value.transform}
+            return {"text": True, **reader}
+        return {"value": value.data, **reader}
     files, beside = _named(value.files, fds), _named(value.beside, fds)
-    return {"files": files, "beside": beside, "many": value.many, "transform": value.transform}
+    return {"files": files, "beside": beside, "many": value.many, **reader}
 
 
 def _named(files: tuple[NamedFile | DiskFile, ...], fds: list[int]) -> list[object]:

@@ -7,6 +7,7 @@ kept out of the way, not refused. The models of setup steps come from the regist
 from __future__ import annotations
 
 import hashlib
+import logging
 import re
 from enum import StrEnum
 from typing import TYPE_CHECKING, Annotated, Any, Literal, Union
@@ -23,13 +24,12 @@ from pydantic import (
     model_validator,
 )
 
-from osgym_host.tasks import steps as _steps  # declares the steps
-from osgym_host.tasks.browser import steps as _browser_steps  # the same
-from osgym_host.tasks.registry import STEPS, Parameters, Text
+from osgym_host.tasks.registry import STEPS, Parameters, StepKind, Text
 from osgym_protocol.clock import ClockOptions, parse_clock
+from osgym_protocol.plugins import BrokenPlugin, DuplicatePlugin
 from osgym_protocol.reach import ReachKind
 
-assert _steps and _browser_steps
+log = logging.getLogger(__name__)
 
 MAX_STEPS = 200
 MAX_METRICS = 32
@@ -55,9 +55,26 @@ class UnknownStep(SetupStep):
 UNKNOWN = "unknown"
 
 
+def _usable_steps() -> dict[str, StepKind]:
+    """Return the setup steps that can be imported; a task that names another one is refused by name."""
+    usable: dict[str, StepKind] = {}
+    try:
+        for name in STEPS:
+            try:
+                usable[name] = STEPS[name]
+            except BrokenPlugin as error:
+                log.warning("%s", error)
+    except DuplicatePlugin as error:
+        log.error("no setup step can be used: %s", error)
+    return usable
+
+
+_STEPS = _usable_steps()
+
+
 def _step_tag(value: object) -> str:
     kind = value.get("type") if isinstance(value, dict) else getattr(value, "type", None)
-    return kind if isinstance(kind, str) and kind in STEPS else UNKNOWN
+    return kind if isinstance(kind, str) and kind in _STEPS else UNKNOWN
 
 
 def _step_model(name: str, parameters: type[Parameters]) -> Any:
@@ -71,7 +88,7 @@ if TYPE_CHECKING:
 else:
     Step = Annotated[
         Union[
-            *(_step_model(name, kind.parameters) for name, kind in STEPS.items()),
+            *(_step_model(name, kind.parameters) for name, kind in _STEPS.items()),
             Annotated[UnknownStep, Tag(UNKNOWN)],
         ],
         Discriminator(_step_tag),

@@ -1,4 +1,4 @@
-"""The setup steps. To add one: its parameters and a function that `setup_step` declares."""
+"""Setup steps that the host brings."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ class DownloadParameters(Parameters):
     files: Annotated[list[Download], Field(max_length=MAX_FILES)]
 
 
-@setup_step("download", DownloadParameters, host_takes_time=True)
+@setup_step(DownloadParameters, host_takes_time=True)
 async def download(run: TaskRun, parameters: DownloadParameters) -> None:
     """Put files from the web, or from the host's cache, into the guest."""
     for file in parameters.files:
@@ -69,7 +69,7 @@ class UploadParameters(Parameters):
     files: Annotated[list[Upload], Field(max_length=MAX_FILES)]
 
 
-@setup_step("upload_file", UploadParameters)
+@setup_step(UploadParameters)
 async def upload_file(run: TaskRun, parameters: UploadParameters) -> None:
     """Put files of the host, or of the task itself, into the guest."""
     for file in parameters.files:
@@ -133,8 +133,7 @@ class ExecuteParameters(CommandParameters):
     until: RepeatUntil | None = None
 
 
-@setup_step("command", ExecuteParameters)
-@setup_step("execute", ExecuteParameters)
+@setup_step(ExecuteParameters)
 async def execute(run: TaskRun, parameters: ExecuteParameters) -> FailedCommand | None:
     """Run a command, again and again if it has an ``until``; without one a return code of 0 is expected."""
     command = run.substitute(parameters.command)
@@ -169,7 +168,7 @@ class ExecuteVerifiedParameters(CommandParameters):
     check_interval: Annotated[float, Field(gt=0, le=60)] = 1
 
 
-@setup_step("execute_with_verification", ExecuteVerifiedParameters)
+@setup_step(ExecuteVerifiedParameters)
 async def execute_with_verification(
     run: TaskRun, parameters: ExecuteVerifiedParameters
 ) -> FailedCommand | None:
@@ -188,7 +187,7 @@ async def execute_with_verification(
     return None if verification else FailedCommand.of(command, result)
 
 
-@setup_step("launch", CommandParameters)
+@setup_step(CommandParameters)
 async def launch(run: TaskRun, parameters: CommandParameters) -> None:
     """Start a program and leave it running."""
     command = run.substitute(parameters.command)
@@ -199,13 +198,13 @@ class PathParameters(Parameters):
     path: FilePath
 
 
-@setup_step("open", PathParameters)
+@setup_step(PathParameters)
 async def open_file(run: TaskRun, parameters: PathParameters) -> None:
     """Open a file of the guest in its application."""
     await run.guest.open_file(parameters.path, timeout_s=run.left("open", 90))
 
 
-@setup_step("change_wallpaper", PathParameters)
+@setup_step(PathParameters)
 async def change_wallpaper(run: TaskRun, parameters: PathParameters) -> None:
     """Show an image file of the guest as the desktop's wallpaper."""
     await run.guest.change_wallpaper(parameters.path, timeout_s=run.left("change_wallpaper", 30))
@@ -215,7 +214,7 @@ class SleepParameters(Parameters):
     seconds: Annotated[float, Field(ge=0, le=600)]
 
 
-@setup_step("sleep", SleepParameters, host_takes_time=True)
+@setup_step(SleepParameters, host_takes_time=True)
 async def sleep(run: TaskRun, parameters: SleepParameters) -> None:
     """Wait."""
     if parameters.seconds > remaining_s(run.deadline, "sleep"):
@@ -229,14 +228,14 @@ class WindowParameters(Parameters):
     by_class: LenientBool = False
 
 
-@setup_step("activate_window", WindowParameters)
+@setup_step(WindowParameters)
 async def activate_window(run: TaskRun, parameters: WindowParameters) -> None:
     """Bring a window to the front."""
     timeout_s = run.left("activate_window", 30)
     await run.guest.activate_window(**parameters.model_dump(), timeout_s=timeout_s)
 
 
-@setup_step("close_window", WindowParameters)
+@setup_step(WindowParameters)
 async def close_window(run: TaskRun, parameters: WindowParameters) -> None:
     """Close a window."""
     await run.guest.close_window(**parameters.model_dump(), timeout_s=run.left("close_window", 30))

@@ -1,8 +1,9 @@
-"""What getters hand to metrics: text, JSON, or files whose bytes the host never parses."""
+"""Arguments of metrics: text, JSON, or files whose bytes the host never parses."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from osgym_host.runtimes.frozen_disk import FrozenDisk
@@ -10,7 +11,7 @@ from osgym_host.runtimes.frozen_disk import FrozenDisk
 
 @dataclass(frozen=True, slots=True)
 class NamedFile:
-    """A file on the host with the name the task knows it by."""
+    """A file on the host, with its name in the task."""
 
     path: Path
     name: str
@@ -18,7 +19,7 @@ class NamedFile:
 
 @dataclass(frozen=True, slots=True)
 class DiskFile:
-    """A file on a replica's disk, read in the confined process: no agent of the guest is asked for it."""
+    """A file on a replica's disk, which the confined process reads without the guest agent."""
 
     disk: FrozenDisk
     path: str
@@ -30,18 +31,20 @@ class Value:
     """One argument of a metric.
 
     Attributes:
-        data: text or a JSON value; ignored when there are files.
-        files: opened read-only and handed to the confined process as descriptors.
-        beside: files that are there besides, for metrics that look for one by name.
-        many: the metric gets a list of files, even if it is one.
-        transform: name of a reader that the confined process applies to the file first.
-        missing: there is nothing; ``note`` says why.
+        data: Text or a JSON value; ignored if there are files.
+        files: Files that are opened read-only and handed to the confined process as descriptors.
+        beside: Other files, for metrics that look for one by name.
+        many: True if the metric gets a list of files, even of one.
+        reader: Name of a reader that the confined process applies to the file first.
+        reader_options: Arguments of the reader by name, plain JSON values.
+        missing: True if there is no value; ``note`` says why.
     """
 
     data: object = None
     files: tuple[NamedFile | DiskFile, ...] = ()
     many: bool = False
-    transform: str = ""
+    reader: str = ""
+    reader_options: Mapping[str, object] = field(default_factory=dict)
     beside: tuple[NamedFile | DiskFile, ...] = ()
     missing: bool = False
     note: str = ""

@@ -17,7 +17,7 @@ from typing import IO
 
 from osgym_infra.errors import OsgymInfraError
 
-DISTRIBUTIONS = ("protocol", "sdk", "host_agent", "cli")
+DISTRIBUTIONS = ("protocol", "sdk", "host_agent", "cli", "osworld")
 """What a host needs, by folder."""
 EXTRAS = {"host_agent": "[cloudwatch,docker,gcp]"}
 """Extras that hosts need: clients of the metrics that a fleet is scaled by, and of Docker."""

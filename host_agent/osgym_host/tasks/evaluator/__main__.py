@@ -1,5 +1,6 @@
 """The zygote: imports the parsers once, then forks a confined child for each job.
 
+Its arguments are the folders of distributions with metrics, which `python -I` may not look into by itself.
 It has one socket (its standard input, SOCK_SEQPACKET). A job arrives as one message: a JSON header
 ``{"id", "timeout_s", "cpu_s", "memory_bytes", "program_s", "quick_s"}`` (memory: beyond what the parsers
 take themselves; program_s: how long a metric may run a result's program, 0 if it runs none; quick_s: running
@@ -25,13 +26,13 @@ from dataclasses import dataclass
 
 from PIL import Image
 
-from osgym_host.tasks.evaluator import confine, metrics
+from osgym_host.tasks.evaluator import confine
 from osgym_host.tasks.evaluator.program import served, wire
 from osgym_host.tasks.evaluator.registry import MetricEnd
 from osgym_host.tasks.evaluator.run import run_job
 from osgym_host.tasks.evaluator.warm_up import warm_up
 
-PRELOADED = (encodings.cp437, encodings.idna, encodings.utf_8_sig, metrics)
+PRELOADED = (encodings.cp437, encodings.idna, encodings.utf_8_sig)
 MAX_MESSAGE = 16 * 1024
 MAX_FDS = 70
 SLOW_NICENESS = 5
@@ -56,6 +57,7 @@ def main() -> int:
     """Serve jobs until the socket ends."""
     control = socket.socket(fileno=os.dup(0))
     Image.init()  # imports every image plugin now: a confined child can import nothing
+    sys.path.extend(folder for folder in sys.argv[1:] if folder not in sys.path)
     lacking = warm_up()
     confine.drop_root()
     confine.die_with_parent(os.getppid())

@@ -14,7 +14,6 @@ from collections.abc import Mapping
 from typing import Any
 
 from osgym_host.tasks.evaluator.inputs import MAX_ZIP_MEMBER_BYTES, Argument, InputFile, Unreadable
-from osgym_host.tasks.evaluator.metrics.documents import paragraphs
 
 _CONTENT = (
     (
@@ -33,6 +32,8 @@ _WORKBOOK_STRUCTURE = re.compile(
 """Settings that somebody made in a sheet without values; a new sheet has none of them."""
 _OPEN_DOCUMENT = "content.xml"
 _OPEN_DOCUMENT_OBJECT = re.compile(rb"<draw:|<table:table-cell")
+_OPEN_DOCUMENT_TEXT = "{urn:oasis:names:tc:opendocument:xmlns:text:1.0}"
+_OPEN_DOCUMENT_OFFICE = "{urn:oasis:names:tc:opendocument:xmlns:office:1.0}"
 _NO_VALUES = frozenset({b"{}", b"[]", b"null", b'""'})
 _IMAGE_STARTS = (b"\x89PNG", b"\xff\xd8", b"GIF8", b"BM", b"II*\0", b"MM\0*", b"RIFF")
 _MAX_PIXELS = 40_000_000
@@ -95,11 +96,20 @@ def _why_empty_archive(file: InputFile, *, compared: bool) -> str:
                 return "" if found else f"is a {kind} without content"
         if "mimetype" in members and _OPEN_DOCUMENT in members:
             found = bool(_OPEN_DOCUMENT_OBJECT.search(_read(archive, members[_OPEN_DOCUMENT])))
-            found = found or any(text.strip() for text in paragraphs(file))
+            found = found or _has_paragraph(file, archive)
             return "" if found else "is a document without content"
     except (Unreadable, zipfile.BadZipFile, ValueError, EOFError, NotImplementedError, OSError, RuntimeError):
         return ""  # the metric could read it in its own way, so its score stands
     return ""
+
+
+def _has_paragraph(file: InputFile, archive: zipfile.ZipFile) -> bool:
+    """Return whether a paragraph or heading of an OpenDocument file has text."""
+    root = file.xml(file.member(archive, _OPEN_DOCUMENT))
+    tags = {f"{_OPEN_DOCUMENT_TEXT}p", f"{_OPEN_DOCUMENT_TEXT}h"}
+    body = root.find(f"{_OPEN_DOCUMENT_OFFICE}body")
+    elements = (root if body is None else body).iter()
+    return any("".join(e.itertext()).strip() for e in elements if e.tag in tags)
 
 
 def _read(archive: zipfile.ZipFile, member: zipfile.ZipInfo) -> bytes:

@@ -1,18 +1,21 @@
-"""Where metrics declare themselves: names, options and what they cannot do. Nothing here parses.
+"""Declarations of metrics and of readers: their options, and what they need. Nothing here parses.
 
-The functions are in `osgym_host.tasks.evaluator.metrics` and run in the confined process only; the host
-reads what they declare. Names are OSWorld's where the meaning is the same.
+Metrics run in the confined process only; the host reads their declarations. Each metric is registered by its
+distribution as an entry point of the group ``osgym.metrics``, each reader of ``osgym.readers``.
 """
 
 from __future__ import annotations
 
+import importlib.util
 import inspect
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
+from functools import cache
 from typing import Any, TypeVar
 
-from osgym_host.tasks.evaluator.inputs import Argument
+from osgym_host.tasks.extensions import ExtensionTable
+from osgym_protocol.plugins import PluginGroup
 
 
 class MetricEnd(StrEnum):
@@ -23,12 +26,12 @@ class MetricEnd(StrEnum):
     OUT_OF_MEMORY = "out_of_memory"
     CPU_TIME = "cpu_time"
     PROGRAM_TIME = "program_time"
-    """What a result's program did took too long: by the clock, since a program may wait for ever."""
+    """A result's program did not end in time, by the clock: a program may wait without using CPU time."""
     CRASHED = "crashed"
     EXPECTED = "expected"
-    """The expected value, or a rule of the task, is wrong."""
+    """The expected value or a rule of the task is wrong."""
     OUTSIDE = "outside"
-    """It was stopped by what is not in its arguments: the clock, the host's memory, a failed start."""
+    """The host stopped it, or could not start it: the clock, the host's memory, a failed start."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,21 +43,52 @@ class Score:
 
 
 MetricFunction = Callable[..., Score | float | bool]
+ReaderFunction = Callable[..., Any]
 _F = TypeVar("_F", bound=MetricFunction)
+_R = TypeVar("_R", bound=ReaderFunction)
 
 
-def _everything(options: Mapping[str, Any]) -> list[str]:
+def _needs_nothing(options: Mapping[str, Any]) -> list[str]:
     return []
+
+
+@cache
+def is_installed(module: str) -> bool:
+    """Return whether a module can be imported, without importing it."""
+    return importlib.util.find_spec(module) is not None
+
+
+@dataclass(frozen=True, slots=True)
+class NeededPackages:
+    """A metric's ``unsupported`` that names the Python packages it misses.
+
+    Attributes:
+        packages: Distributions by the name that is imported.
+        install: Requirement that installs all of them.
+    """
+
+    packages: Mapping[str, str]
+    install: str
+
+    @property
+    def required(self) -> list[str]:
+        """Names of all packages, for the reference of metrics."""
+        return [f"package {name}" for name in self.packages.values()]
+
+    def __call__(self, options: Mapping[str, Any]) -> list[str]:
+        """Return each missing package with the command that installs it."""
+        missing = [name for module, name in self.packages.items() if not is_installed(module)]
+        return [f"package {name} (pip install '{self.install}')" for name in missing]
 
 
 @dataclass(frozen=True, slots=True)
 class Metric:
-    """A metric and what it takes.
+    """A metric and its declaration.
 
     Attributes:
-        options: Names of the options it knows.
-        unsupported: Names what in the options it cannot do.
-        runs_program: It runs what is in the result, and does so in a confined process only.
+        options: Names of its options.
+        unsupported: Returns a name for each thing that the given options need and this host lacks.
+        runs_program: True if it runs a program of the result, which it may do in a confined process only.
         accepts_empty: True if an empty result may be right, e.g. since the whole text is compared.
     """
 
@@ -67,24 +101,24 @@ class Metric:
     accepts_empty: bool = False
 
 
-METRICS: dict[str, Metric] = {}
-TRANSFORMS: dict[str, Callable[[Argument], Any]] = {}
+METRICS: ExtensionTable[Metric] = ExtensionTable(PluginGroup.METRICS)
+READERS: ExtensionTable[ReaderFunction] = ExtensionTable(PluginGroup.READERS)
 
 
 def metric(
     *,
     takes_result: bool = True,
     needs_expected: bool = True,
-    unsupported: Callable[[Mapping[str, Any]], list[str]] = _everything,
+    unsupported: Callable[[Mapping[str, Any]], list[str]] = _needs_nothing,
     runs_program: bool = False,
     accepts_empty: bool = False,
 ) -> Callable[[_F], _F]:
-    """Declare a metric under its own name; its parameters are (result, expected, **options)."""
+    """Declare a metric; its parameters are (result, expected, **options). See `Metric` for the arguments."""
 
     def register(function: _F) -> _F:
         result, expected, *options = inspect.signature(function).parameters
         assert (result, expected) == ("result", "expected"), function
-        METRICS[function.__name__] = Metric(
+        declared = Metric(
             function,
             takes_result,
             needs_expected,
@@ -93,19 +127,19 @@ def metric(
             runs_program,
             accepts_empty,
         )
+        METRICS.declare(function, declared)
         return function
 
     return register
 
 
-def transform(name: str) -> Callable[[Callable[[Argument], Any]], Callable[[Argument], Any]]:
-    """Declare a reader that turns a file into the value a getter promises."""
+def value_reader(function: _R) -> _R:
+    """Declare a reader: it turns a getter's file into the value that the getter promises.
 
-    def register(function: Callable[[Argument], Any]) -> Callable[[Argument], Any]:
-        TRANSFORMS[name] = function
-        return function
-
-    return register
+    Its parameters are (value, **options): `Value.reader_options` of the getter.
+    """
+    READERS.declare(function, function)
+    return function
 
 
 def differ(what: str, got: object, wanted: object) -> Score:

@@ -13,7 +13,7 @@ from typing import Any
 from osgym_host.tasks.evaluator.disk import LayerFormat
 from osgym_host.tasks.evaluator.emptiness import why_empty
 from osgym_host.tasks.evaluator.inputs import Argument, InputFile, TaskObject, Unreadable, file_of_disk
-from osgym_host.tasks.evaluator.registry import METRICS, TRANSFORMS, Metric, MetricEnd, Score
+from osgym_host.tasks.evaluator.registry import METRICS, READERS, Metric, MetricEnd, Score
 
 MAX_JOB_BYTES = 64 << 20
 MAX_NOTE = 1000
@@ -92,6 +92,6 @@ def _argument(spec: Mapping[str, Any] | None, role: str, fds: Iterator[int]) -> 
         for given in files:
             given.beside = {other.name: other for other in others}
         value = files if spec["many"] else files[0]
-    if spec.get("transform"):
-        value = TRANSFORMS[spec["transform"]](value)
+    if spec.get("reader"):
+        value = READERS[spec["reader"]](value, **spec["reader_options"])
     return value

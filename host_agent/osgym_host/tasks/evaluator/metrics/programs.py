@@ -1,9 +1,12 @@
-"""Metrics that run what the result brings: confined, or not at all."""
+"""The metric that runs a program of the result, in a confined process only."""
 
 from __future__ import annotations
 
+import importlib
+import io
 import math
 import sys
+import unittest
 from collections.abc import Callable
 from pathlib import PurePosixPath
 from types import ModuleType
@@ -11,12 +14,30 @@ from typing import Any
 
 from osgym_host.tasks.evaluator import confine
 from osgym_host.tasks.evaluator.inputs import Argument, InputFile, Unreadable, as_file
-from osgym_host.tasks.evaluator.packages import FOR_PROGRAMS, needs
 from osgym_host.tasks.evaluator.program.remote import TEST_MODULE, Program, ProgramModules, plain
-from osgym_host.tasks.evaluator.registry import Score, differ, metric
+from osgym_host.tasks.evaluator.registry import (
+    NeededPackages,
+    Score,
+    differ,
+    is_installed,
+    metric,
+)
+
+_PACKAGES = {"numpy": "numpy", "pygame": "pygame"}
+"""Packages of OSWorld's own installation that programs of tasks import. A host is checked for them before the
+episode begins. An import error of the program itself is no evidence, since the program could forge it."""
+_LIBRARY = (
+    "argparse", "array", "bisect", "cmath", "collections.abc", "colorsys", "contextlib", "copy",
+    "dataclasses", "datetime", "decimal", "difflib", "enum", "fractions", "functools", "hashlib",
+    "heapq", "inspect", "io", "itertools", "json", "logging", "math", "numbers", "operator", "os",
+    "pathlib", "pprint", "queue", "random", "re", "secrets", "shutil", "statistics", "string",
+    "subprocess", "sys", "tempfile", "textwrap", "threading", "time", "traceback", "types", "typing",
+    "unittest.mock", "uuid", "warnings", "weakref",
+)  # fmt: skip
+"""Modules of Python's own library that a result's programs and their tests may import."""
 
 
-@metric(runs_program=True, unsupported=needs(*FOR_PROGRAMS))
+@metric(runs_program=True, unsupported=NeededPackages(_PACKAGES, "osgym-host[osworld]"))
 def check_python_file_by_test_suite(
     result: Argument, expected: Argument, test_function_name: str = "test"
 ) -> Score:
@@ -78,3 +99,10 @@ def _score_of(got: Any) -> Score:
     if math.isnan(value) or value <= 0:
         return differ("the test", got, True)
     return Score(min(1.0, value))
+
+
+def warm_up() -> None:
+    """Import the modules that programs may import."""
+    for name in (*_LIBRARY, *filter(is_installed, _PACKAGES)):
+        importlib.import_module(name)
+    unittest.TextTestRunner(stream=io.StringIO()).run(unittest.TestSuite())

@@ -1,4 +1,4 @@
-"""Metrics over text and lists."""
+"""Metrics over text, lists and names of files."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import re
 from typing import Any
 
 from osgym_host.tasks.evaluator.inputs import Argument, as_file, as_text, rules_of
-from osgym_host.tasks.evaluator.registry import Score, differ, metric
+from osgym_host.tasks.evaluator.registry import Score, differ, metric, value_reader
 
 
 def _strings(value: Any) -> list[str]:
@@ -180,6 +180,17 @@ def is_extension_installed(result: Argument, expected: Argument) -> Score:
     if found == (rules.get("type", "contain") == "contain"):
         return Score(1.0)
     return Score(0.0, f"{wanted!r} is {'' if found else 'not '}in the result")
+
+
+@value_reader
+def directory_tree(value: Argument) -> Any:
+    """Return the names below a folder, from the guest agent's answer."""
+    file = as_file(value, "result")
+    found = file.json()
+    tree = found.get("directory_tree") if isinstance(found, dict) else None
+    if not isinstance(tree, dict):
+        raise file.bad("it holds no directory_tree")
+    return tree
 
 
 @metric()

@@ -1,0 +1,1 @@
+"""Readers and comparisons of document, picture and sound formats, which several metrics use."""
