@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from osgym_protocol.codes import TextEnum, assert_never
+from osgym_protocol.codes import TextEnum
 from osgym_protocol.keysyms import KEYSYMS, MODIFIERS, char_keysym, key_keysym
 from osgym_protocol.limits import (
     MAX_ACTIONS,
@@ -158,33 +158,27 @@ class Screenshot:
 Action = Click | Move | Drag | Scroll | Type | Key | Hold | KeyState | ButtonState | Wait | Screenshot
 
 
+_OPS: Mapping[type[Action], Op] = {
+    Click: Op.CLICK,
+    Move: Op.MOVE,
+    Drag: Op.DRAG,
+    Scroll: Op.SCROLL,
+    Type: Op.TYPE,
+    Key: Op.KEY,
+    Hold: Op.HOLD,
+    Wait: Op.WAIT,
+    Screenshot: Op.SCREENSHOT,
+}
+
+
 def op_of(action: Action) -> Op:
     """Return the name of an action."""
     match action:
-        case Click():
-            return Op.CLICK
-        case Move():
-            return Op.MOVE
-        case Drag():
-            return Op.DRAG
-        case Scroll():
-            return Op.SCROLL
-        case Type():
-            return Op.TYPE
-        case Key():
-            return Op.KEY
-        case Hold():
-            return Op.HOLD
         case KeyState():
             return Op.KEY_DOWN if action.down else Op.KEY_UP
         case ButtonState():
             return Op.BUTTON_DOWN if action.down else Op.BUTTON_UP
-        case Wait():
-            return Op.WAIT
-        case Screenshot():
-            return Op.SCREENSHOT
-        case _:
-            return assert_never(action)
+    return _OPS[type(action)]
 
 
 class _Fields:
@@ -211,15 +205,17 @@ class _Fields:
 
     def integer(self, name: str, low: int, high: int, default: int | None = None) -> int:
         value = self.take(name, default)
-        return _integer(value, name, low, high)
+        if isinstance(value, float) and value.is_integer():
+            value = int(value)
+        if isinstance(value, bool) or not isinstance(value, int) or not low <= value <= high:
+            raise InvalidAction(f"{name} must be a whole number from {low} to {high}, not {value!r}")
+        return value
 
-    def point(self, required: bool = False) -> Point | None:
+    def point(self) -> Point | None:
         x, y = self.take("x"), self.take("y")
-        if x is None and y is None and not required:
-            return None
-        return self._on_screen(x, y)
+        return None if x is None and y is None else self.on_screen(x, y)
 
-    def _on_screen(self, x: Any, y: Any) -> Point:
+    def on_screen(self, x: Any, y: Any) -> Point:
         for value in (x, y):
             if isinstance(value, bool) or not isinstance(value, int):
                 raise InvalidAction(f"coordinates are whole pixels, not ({x!r}, {y!r})")
@@ -235,7 +231,7 @@ class _Fields:
         for point in value:
             if not isinstance(point, (list, tuple)) or len(point) != 2:
                 raise InvalidAction(f"a point of the path is [x, y], not {point!r}")
-        return tuple(self._on_screen(x, y) for x, y in value)
+        return tuple(self.on_screen(x, y) for x, y in value)
 
     def button(self) -> int:
         name = self.take("button", "left")
@@ -295,14 +291,6 @@ class _Fields:
         return _clicks(self.number("dx", -limit, limit, 0)), _clicks(self.number("dy", -limit, limit, 0))
 
 
-def _integer(value: Any, name: str, low: int, high: int) -> int:
-    if isinstance(value, float) and value.is_integer():
-        value = int(value)
-    if isinstance(value, bool) or not isinstance(value, int) or not low <= value <= high:
-        raise InvalidAction(f"{name} must be a whole number from {low} to {high}, not {value!r}")
-    return value
-
-
 def _clicks(pixels: float) -> int:
     """Return the wheel clicks nearest to a distance; any distance is at least one."""
     if pixels == 0:
@@ -333,16 +321,9 @@ def _type(f: _Fields) -> Type:
     return Type(f.text() + ("\n" if f.flag("press_enter") else ""))
 
 
-def _move(f: _Fields) -> Move:
-    at = f.point(required=True)
-    if at is None:
-        raise InvalidAction("move needs x and y")
-    return Move(at)
-
-
 _PARSERS: dict[str, Callable[[_Fields], Action]] = {
     Op.CLICK.value: _click,
-    Op.MOVE.value: _move,
+    Op.MOVE.value: lambda f: Move(f.on_screen(f.take("x"), f.take("y"))),
     Op.DRAG.value: lambda f: Drag(f.path(), f.button(), f.modifiers()),
     Op.SCROLL.value: _scroll,
     Op.TYPE.value: _type,
@@ -412,25 +393,3 @@ def check_encoded_size(raw: Sequence[Mapping[str, Any]]) -> None:
             f"a step's actions have {sum(sizes)} bytes as JSON; at most {MAX_STEP_ACTIONS_BYTES} are taken"
         )
         raise InvalidAction(message, sizes.index(max(sizes)))
-
-
-__all__ = [
-    "Action",
-    "ButtonState",
-    "Click",
-    "Drag",
-    "Hold",
-    "InvalidAction",
-    "Key",
-    "KeyState",
-    "Move",
-    "Op",
-    "Screenshot",
-    "Scroll",
-    "Type",
-    "Wait",
-    "check_encoded_size",
-    "op_of",
-    "parse_action",
-    "parse_actions",
-]
