@@ -36,16 +36,16 @@ class Timeouts:
 
     connect_s: float = 5.0
     control_s: float = 15.0
-    """Host state, episode state, closing."""
+    """Deadline of reading the state of a host or an episode, and of closing."""
     step_s: float = 60.0
-    """Actions, settle and frame; longer where an action itself holds or waits longer."""
+    """Deadline of a step: its actions, the wait for the screen, and the frame."""
     setup_s: float = 300.0
-    """The task's setup, on top of the wait for a replica."""
+    """Deadline of the task's set-up, on top of the wait for a replica."""
     evaluate_s: float = 1200.0
     """Deadline of an evaluation. By default, a host takes at most 300 s for the check, 600 s for turns at the
     evaluator, and 140 s for a trial on an untouched desktop after a failed check."""
     retry_s: float = 10.0
-    """How long a host that does not answer is tried again before its episode counts as lost."""
+    """Time for which a host that does not answer is called again before its episode counts as lost."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +54,7 @@ class Limits:
 
     control: int = 16
     long: int = 2048
-    """Steps, creates and evaluations: each holds its connection for as long as it runs."""
+    """Connections for steps, creates and evaluations, each of which holds one while it runs."""
     heartbeat: int = 2
     keepalive_s: float = 60.0
 
@@ -91,9 +91,9 @@ class ClientConfig:
     handle_sigterm: bool = True
     reading: Reading | None = None
     tracer: RequestTracer | None = None
-    """Makes spans of steps; None: nobody wants them."""
+    """Tracer of steps; None where spans are off."""
     client_id: str = field(default_factory=lambda: uuid.uuid4().hex)
-    """How hosts tell this client from others at their address, which wait for replicas too."""
+    """Name by which hosts tell this client from others at its address that wait for replicas too."""
     clock: Callable[[], float] = time.monotonic
     rng: random.Random = field(default_factory=random.Random, repr=False)
 

@@ -32,7 +32,7 @@ from osgym_sdk.wire import Done, ErrorClass
 
 _LOG = logging.getLogger("osgym.sdk")
 _LOOK: Mapping[str, Any] = {"op": "screenshot"}
-"""What is done in place of a refused action: nothing."""
+"""Action in place of a refused one; it does nothing."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,20 +68,20 @@ class EnvironmentOptions:
 
 @dataclass(frozen=True, slots=True)
 class Transition:
-    """What one step gave. At most one of ``terminated`` and ``truncated`` is set."""
+    """Result of one step. At most one of ``terminated`` and ``truncated`` is set."""
 
     observation: AsyncObservation
-    """The newest there is: of the step before where this one was lost."""
+    """The newest observation; that of the step before where this one was lost."""
     terminated: bool = False
-    """The agent ended the episode (``finish()``, ``call_user()``)."""
+    """True: the agent ended the episode (``finish()``, ``call_user()``)."""
     truncated: bool = False
-    """It was cut off: out of steps, or lost."""
+    """True: the episode was cut off, out of steps or lost."""
     reward: float | None = None
-    """The score, at the end only; None where there is none, which is not 0."""
+    """Score at the end; None where there is none, which is not 0."""
     failure: Failure | None = None
-    """Why an ended episode has no reward."""
+    """Reason why an ended episode has no reward."""
     refused: str | None = None
-    """Why the action was refused; nothing was done."""
+    """Reason why the action was refused; nothing was done."""
     loss: Failure | None = None
     """Error of an episode that ended since the agent broke its desktop; ``reward`` is then 0."""
 
@@ -91,18 +91,18 @@ class Transition:
 
     @property
     def lost(self) -> bool:
-        """The infrastructure failed: nothing is to be learned from this episode."""
+        """True: the infrastructure failed, and the episode is no training data."""
         return self.failure is not None and self.failure.error_class is ErrorClass.INFRA
 
 
 @dataclass(slots=True)
 class Environment:
-    """One environment: at most one episode at a time. Calls follow one another; close it at the end."""
+    """An environment with one episode at a time, whose calls follow one another; close it at the end."""
 
     client: AsyncClient
     options: EnvironmentOptions = field(default_factory=EnvironmentOptions)
     ticks: StepTicks | None = None
-    """Where its steps go out together with those of other environments."""
+    """Collector that sends its steps together with those of other environments."""
     episode: AsyncEpisode | None = None
     """The open episode; None before a reset and after an end."""
     _scored: bool = False

@@ -173,12 +173,12 @@ class EpisodeLost(EpisodeError):
 
     @property
     def by_policy(self) -> bool:
-        """Whether the loss is the policy's, so that the reward is 0."""
+        """True: the policy broke its desktop, so that the reward is 0."""
         return self.error_class is ErrorClass.POLICY
 
     @property
     def cause(self) -> str:
-        """What took it: a cause of the host (``details.cause``) or a code such as ``host_unreachable``."""
+        """Cause of the loss: the host's (``details.cause``), or a code such as ``host_unreachable``."""
         return str(self.details.get("cause") or self.code)
 
 
@@ -247,7 +247,7 @@ class ModelError(OSGymError):
     REFUSED = "model_refused"
     """The API refused the request: key, model, size; the same request will be refused again."""
     PROTOCOL = "model_protocol"
-    """It answered something that is not its API's."""
+    """Code of an answer that is not one of the model's API."""
     SAFETY = "model_safety_check"
     """A call waits for safety checks to be acknowledged, and nobody does."""
 

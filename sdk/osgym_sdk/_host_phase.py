@@ -1,4 +1,4 @@
-"""Where a host stands in the fleet of a client."""
+"""Phase of a host in the fleet of a client."""
 
 from __future__ import annotations
 
@@ -6,14 +6,14 @@ import enum
 
 
 class HostPhase(enum.StrEnum):
-    """Where a host stands in the fleet of a client."""
+    """Phase of a host in the fleet of a client."""
 
     JOINING = "joining"
-    """It was added or found, and has not answered yet; it gets no episodes."""
+    """The host was added or found and has not answered yet; it gets no episodes."""
     SERVING = "serving"
     AWAY = "away"
-    """It served and does not answer now; it is tried again."""
+    """The host served and does not answer now; it is called again."""
     DRAINING = "draining"
-    """It takes no new episodes: it says so itself, or it was removed; those that run there go on."""
+    """The host says that it takes no new episodes, or was removed; running episodes go on."""
     GONE = "gone"
-    """It left, and no episode of ours is there any more."""
+    """The host left, and runs no episode of this client any more."""

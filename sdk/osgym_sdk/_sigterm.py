@@ -96,7 +96,6 @@ def _before_fork() -> None:
 
 
 def _after_fork() -> None:
-    """Let the signal through again."""
     mask, _forking.mask = getattr(_forking, "mask", None), None
     if mask is not None:
         signal.pthread_sigmask(signal.SIG_SETMASK, mask)

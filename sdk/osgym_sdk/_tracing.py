@@ -73,7 +73,7 @@ def ops_of(actions: Sequence[Any]) -> list[str]:
 
 
 _own: list[RequestTracer] = []
-"""Of this process, made once: each provider has a thread."""
+"""Tracer of this process, made once, as each provider has a thread."""
 
 
 def request_tracer(environ: Mapping[str, str] = os.environ) -> RequestTracer | None:

@@ -1,4 +1,4 @@
-"""What models say, in the form of each provider, to internal actions and back; see ``docs/actions.md``."""
+"""Conversion between outputs of models and internal actions; see ``docs/actions.md``."""
 
 from __future__ import annotations
 

@@ -38,7 +38,7 @@ class FoundHost:
 
 @dataclass(frozen=True, slots=True)
 class HostDefaults:
-    """What hosts of a source are like where its URL does not say it."""
+    """Defaults of a source's hosts where its URL does not say otherwise."""
 
     scheme: str = "https"
     port: int = DEFAULT_PORT
@@ -47,7 +47,7 @@ class HostDefaults:
 
 @dataclass(frozen=True, slots=True)
 class Trust:
-    """How hosts are told from strangers, and how they tell us."""
+    """Authority that hosts' certificates are checked against, and the token that hosts ask for."""
 
     context: ssl.SSLContext | None
     token: str | None
@@ -55,14 +55,14 @@ class Trust:
 
 @dataclass(frozen=True, slots=True)
 class Listing:
-    """All hosts that a source names; ``trust`` where it is another than before."""
+    """Hosts that a source names; ``trust`` where it is another than before."""
 
     hosts: tuple[FoundHost, ...]
     trust: Trust | None = None
 
 
 class HostSource(ABC):
-    """One place that lists hosts.
+    """A source that lists hosts.
 
     Attributes:
         name: for messages.

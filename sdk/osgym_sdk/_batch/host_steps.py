@@ -114,7 +114,7 @@ async def step_on_host(
 
 
 async def _when_it_may(link: HostLink, open_steps: dict[int, _ReadyStep], give: Give) -> None:
-    """The same, once the token's rate allows it; the deadline is the caller's."""
+    """Stream the steps, and again after each refusal for the token's rate; the deadline is the caller's."""
     while True:
         try:
             return await _stream(link, open_steps, give)

@@ -42,7 +42,7 @@ Policy = PolicyFunction | PolicyObject
 
 @dataclass(frozen=True, slots=True)
 class ReadDecision:
-    """What a policy gave, as far as it can be read: ``actions`` that can be sent, or why there are none.
+    """Output of a policy as it was read: ``actions`` that can be sent, or the reason why there are none.
 
     Both are None where the policy ends the episode.
     """
@@ -80,7 +80,7 @@ class PolicyError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class _Outcome:
-    """What a call gave, or what it raised: exceptions of policies travel as values."""
+    """Result or exception of a call: exceptions of policies travel as values."""
 
     value: Any = None
     error: BaseException | None = None
@@ -130,7 +130,7 @@ class PolicyRunner:
         self._policy = policy
         self._thread: _PolicyThread | None = None
         self._left: set[asyncio.Task[_Outcome]] = set()
-        """Calls that were cancelled and have not ended yet."""
+        """Cancelled calls that have not ended yet."""
 
     async def begin(self, task: Any) -> Act:
         """Return the function that acts in one episode: what it gives can be sent.

@@ -1,4 +1,4 @@
-"""How a batch is doing: numbers for a callback, and a one-line display on a terminal."""
+"""Progress of a batch: numbers for a callback, and a one-line display on a terminal."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Progress:
-    """How far a batch is. ``mean_reward`` is over the episodes that have a reward."""
+    """Progress of a batch. ``mean_reward`` is over the episodes that have a reward."""
 
     finished: int
     failed: int
@@ -23,7 +23,7 @@ class Progress:
     steps: int
     elapsed_s: float
     done: bool = False
-    """This is the last; nothing runs any more."""
+    """True in the last report: no episode runs any more."""
 
     @property
     def per_minute(self) -> float:
@@ -70,7 +70,7 @@ class Tally:
         self._started_s = self._clock()
 
     def run(self, change: int) -> None:
-        """So many more run now, fewer where it is negative."""
+        """Add to the number of running episodes."""
         self._running += change
         if change > 0:
             self.report()

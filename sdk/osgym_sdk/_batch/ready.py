@@ -15,11 +15,11 @@ from osgym_sdk._inputs.options import Observe, Settle, as_observe, as_settle
 from osgym_sdk.wire import ObserveOptions, SettleOptions
 
 _Tick = tuple[str, SettleOptions | None, ObserveOptions | None]
-"""What goes into one request: steps on one host, with the same options."""
+"""Key of the steps that go into one request: host and options."""
 
 
 class ReadyQueue:
-    """Outcomes of what was begun, the first that is ready first. For one event loop."""
+    """Queue of the outcomes of begun steps and starts, in the order they are ready. For one event loop."""
 
     def __init__(self, step_s: float) -> None:
         self._step_s = step_s
@@ -29,7 +29,7 @@ class ReadyQueue:
         self._works: set[asyncio.Task[None]] = set()
 
     def start(self, episodes: Iterable[AsyncEpisode]) -> None:
-        """Begin to lease and set up, all at the same time."""
+        """Start episodes, all at the same time."""
         for episode in episodes:
             self._under_way.add(episode)
             self._spawn(self._start(episode))
@@ -56,7 +56,7 @@ class ReadyQueue:
         self._next.setdefault(tick, []).append((episode, actions))
 
     async def ready(self, count: int | None) -> AsyncIterator[tuple[AsyncEpisode, StepOutcome]]:
-        """Give the next outcomes, fewer where nothing more is under way."""
+        """Yield the next outcomes, fewer where nothing more is under way."""
         while self._under_way and (count is None or count > 0):
             outcome = await self._outcomes.get()
             if isinstance(outcome, asyncio.Task):
@@ -67,7 +67,7 @@ class ReadyQueue:
             yield outcome
 
     async def aclose(self) -> None:
-        """Give up what is under way; its episodes are given back with the client. Idempotent."""
+        """Cancel what is under way; its episodes are closed with the client. Idempotent."""
         works, self._works = self._works, set()
         for work in works:
             work.cancel()

@@ -1,4 +1,4 @@
-"""One task of a batch: its episode from lease to score. Whatever goes wrong in it is what it gives."""
+"""One task of a batch: its episode from lease to score. A failure of the episode is its result."""
 
 from __future__ import annotations
 
@@ -47,12 +47,12 @@ _NOT_REPEATED = frozenset(
 """Infrastructure failures that a second attempt only takes longer to meet: the waiting for a host and a
 replica has its own deadline (`wait_s`), and the episode's is the caller's."""
 _LOOK = {"op": "screenshot"}
-"""What is done in place of a refused action: nothing."""
+"""Action in place of a refused one; it does nothing."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Ending:
-    """How the acting ended."""
+    """End of the acting."""
 
     reason: str
     failure: Failure | None = None
@@ -63,7 +63,7 @@ class _Ending:
 
 @dataclass(slots=True)
 class _Attempt:
-    """One episode, as far as it came."""
+    """One attempt at a task: its trajectory and what was counted."""
 
     trajectory: Trajectory
     acted: bool = False
@@ -92,7 +92,7 @@ class TaskRun:
         self._clock = clock
 
     async def run(self, index: int, task: Any, member: int = 0) -> Result:
-        """Return the result of one task. Raises nothing but cancellation."""
+        """Return the result of one task. Raises only CancelledError."""
         started = self._clock()
         count = losses = 0
         while True:
@@ -151,7 +151,7 @@ class TaskRun:
                 return failure
 
     async def _attempt(self, attempt: _Attempt, task: Any) -> _Ending:
-        """Run one episode. Everything that can go wrong in it comes back as a failure.
+        """Run one episode; every error in it becomes a failure.
 
         Once there is a reward it counts: what fails after it (giving the replica back) takes it from nobody.
         """
@@ -254,7 +254,7 @@ class TaskRun:
 
 
 class _Ended(Exception):
-    """Carries the ending out of the middle of an attempt."""
+    """Raised inside an attempt to end it."""
 
     def __init__(self, end: _Ending) -> None:
         super().__init__(end.reason)
@@ -278,7 +278,7 @@ def _is_valid(attempt: _Attempt, end: _Ending) -> bool:
 
 
 def _record(attempt: _Attempt, end: _Ending, index: int, count: int, duration_s: float) -> None:
-    """Say how an attempt ended to what it is recorded to."""
+    """Tell the recorder how an attempt ended."""
     if attempt.recording is None:
         return
     outcome = EpisodeOutcome(
@@ -296,7 +296,7 @@ def _record(attempt: _Attempt, end: _Ending, index: int, count: int, duration_s:
 
 
 def _repeated(failure: Failure | None) -> bool:
-    """Whether a task is tried again after this: only what was ours, never what a policy or a task did."""
+    """Tell failures of the infrastructure, which are tried again, from those of policies and tasks."""
     return (
         failure is not None and failure.error_class is ErrorClass.INFRA and failure.code not in _NOT_REPEATED
     )

@@ -41,7 +41,7 @@ class StepTicks:
         return await waiter
 
     async def aclose(self) -> None:
-        """Give up what is under way; whoever waits for it is told that it ended. Idempotent."""
+        """Cancel what is under way; waiters get EpisodeEnded. Idempotent."""
         works, self._works = self._works, set()
         for work in works:
             work.cancel()

@@ -23,7 +23,7 @@ DEFAULT_REWARD_S = 300.0
 REWARD_ERROR = "reward_error"
 REWARD_TIMEOUT = "reward_timeout"
 _left: set[asyncio.Task[Any]] = set()
-"""Those that were given up and have not ended yet."""
+"""Verifiers that ran out of time and have not ended yet."""
 
 
 def check_reward(reward: Any, timeout_s: float) -> None:
@@ -42,7 +42,7 @@ def check_reward(reward: Any, timeout_s: float) -> None:
 async def verified(
     reward: Reward, episode: AsyncEpisode, task: Any, reason: str, timeout_s: float
 ) -> Evaluation | None:
-    """Return what the verifier says; None where it scores nothing. Raises nothing but cancellation.
+    """Return the score of the verifier; None where it scores nothing. Raises only CancelledError.
 
     Args:
         reason: how the acting ended.
@@ -76,7 +76,7 @@ async def verified(
 
 
 async def _called(reward: Reward, episode: AsyncEpisode, task: Any) -> Any:
-    """Return what it gives or raises."""
+    """Return its result or its exception."""
     try:
         return await reward(episode, task)
     except KeyboardInterrupt:

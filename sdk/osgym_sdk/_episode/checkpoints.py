@@ -18,7 +18,7 @@ _CHUNK_BYTES = 1024 * 1024
 
 
 class CheckpointHandle:
-    """One checkpoint: ``info`` has its id, episode and step, whether and how long it is kept, its size."""
+    """A checkpoint: ``info`` has its id, episode, step, size, and how long it is kept."""
 
     def __init__(self, info: CheckpointInfo, host: str) -> None:
         self.info = info

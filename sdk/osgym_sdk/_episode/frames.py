@@ -1,4 +1,4 @@
-"""The newest image of an episode, to be used again where the host says that nothing changed."""
+"""Cache of an episode's newest image, used again where the host says that nothing changed."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ class _CachedFrame:
 
 
 class FrameCache:
-    """What image to ask for, and which one the client has already."""
+    """The options of an episode's images, and the newest image."""
 
     def __init__(self, default: ObserveOptions | None, reuse: bool) -> None:
         self._default = default
@@ -29,7 +29,7 @@ class FrameCache:
         return as_observe(observe) or self._default or ObserveOptions()
 
     def unless_hash(self, options: ObserveOptions) -> ObserveOptions:
-        """Return the options, saying which frame we have already."""
+        """Return the options with the hash of the newest frame, which the host need not send again."""
         last = self._last
         if last is None or options.unless_hash is not None or last.options != options:
             return options

@@ -140,7 +140,7 @@ class EpisodeInfo:
 
     @property
     def done(self) -> Done | None:
-        """Why the last step was the last; None while the episode goes on."""
+        """Reason why the last step was the last; None while the episode goes on."""
         return self._context.done
 
     @property

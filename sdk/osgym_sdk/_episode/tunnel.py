@@ -24,7 +24,7 @@ Streams = tuple[asyncio.StreamReader, asyncio.StreamWriter]
 
 
 class Exposed:
-    """Where to connect to reach a port of a desktop: ``host``, ``port``, both by iteration, or ``url``."""
+    """Local address of a desktop's port: ``host``, ``port``, both by iteration, or ``url``."""
 
     def __init__(self, host: str, port: int) -> None:
         self.host = host
@@ -36,7 +36,6 @@ class Exposed:
         return f"http://{self.host}:{self.port}"
 
     def __iter__(self) -> Iterator[str | int]:
-        """Give host and port."""
         return iter((self.host, self.port))
 
 
@@ -75,7 +74,7 @@ class Exposure(Exposed):
         return exposure
 
     async def aclose(self) -> None:
-        """Listen no more, and close what is connected. Idempotent."""
+        """Stop listening and close all connections. Idempotent."""
         server, self._server = self._server, None
         if server is not None:
             server.close()

@@ -1,4 +1,4 @@
-"""Where the next episode goes: the least-loaded host that is up."""
+"""The hosts of a client, and the choice of the least-loaded one for the next episode."""
 
 from __future__ import annotations
 

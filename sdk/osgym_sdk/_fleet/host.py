@@ -1,4 +1,4 @@
-"""What a client knows of one host: its state, its load by us, and where it stands in the fleet."""
+"""One host of a client: its state, its load by us, and its phase in the fleet."""
 
 from __future__ import annotations
 
@@ -32,41 +32,41 @@ class FleetHostState(HostState):
 
 @dataclass(slots=True)
 class FleetHost:
-    """What the client knows of one host. Of its own doing, the state knows only what came before it."""
+    """One host of a client. Its state counts only those of our creates that came before it was read."""
 
     link: HostLink
     state: HostState | None = None
     state_at_s: float = float("-inf")
     creating: int = 0
-    """Creates that are under way."""
+    """Number of creates that are under way."""
     created: int = 0
-    """Creates that succeeded, ever."""
+    """Number of creates that succeeded."""
     created_at_state: int = 0
     reading: asyncio.Lock = field(default_factory=asyncio.Lock)
     known: bool = False
-    """Whether a host agent ever answered there."""
+    """True once a host agent answered there."""
     failures: int = 0
     down_until_s: float = float("-inf")
     down_cause: OSGymError | None = None
     joining: bool = False
-    """Whether it came at run time and has not answered yet: then it is asked in the background only."""
+    """True: the host came at run time and has not answered yet; it is asked in the background only."""
     leaving: bool = False
-    """Whether it was removed: no new leases, and gone once the last is given back."""
+    """True: the host was removed; it gets no new leases, and is gone once the last is given back."""
     dropped: bool = False
-    """Whether it was removed without being drained."""
+    """True: the host was removed without being drained."""
     ended: asyncio.Event = field(default_factory=asyncio.Event)
     """Set once it has left and no lease of ours is there."""
     discovered: bool = False
-    """Whether a source named it, so that it goes when the source names it no more."""
+    """True: a source named the host, which leaves when the source names it no more."""
 
     @property
     def placed(self) -> int:
-        """Replicas that are ours and that the state may not count yet; rather one too many."""
+        """Number of our replicas that the state may not count yet; rather one too many."""
         return self.creating + self.created - self.created_at_state
 
     @property
     def believed_free(self) -> int:
-        """How many replicas should be ready for us."""
+        """Number of replicas that should be ready for this client."""
         if self.state is None or self.draining:
             return 0
         capacity = self.state.capacity
@@ -74,12 +74,12 @@ class FleetHost:
 
     @property
     def draining(self) -> bool:
-        """Whether it takes no new episodes, as far as is known."""
+        """True: the host takes no new episodes, as far as is known."""
         return self.leaving or (self.state is not None and self.state.draining)
 
     @property
     def takes_new(self) -> bool:
-        """Whether new episodes may be placed here at all."""
+        """True: new episodes may be placed on this host."""
         return not (self.leaving or self.joining)
 
     @property

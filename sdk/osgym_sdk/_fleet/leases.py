@@ -16,7 +16,7 @@ _LOG = logging.getLogger("osgym.sdk")
 
 
 class LeasedEpisode(Protocol):
-    """What the keeper knows of an episode."""
+    """The view that a lease keeper has of an episode."""
 
     lease_ttl_s: float
 
@@ -27,7 +27,7 @@ class LeasedEpisode(Protocol):
     def episode_id(self) -> str: ...
 
     def update_notice(self, notice: Notice | None) -> None:
-        """Take what the host last said about being taken away."""
+        """Store the newest notice that the host will be taken away; None withdraws it."""
 
     def mark_lost(self, error: EpisodeLost) -> None:
         """End the episode at once."""
@@ -49,7 +49,7 @@ class LeaseKeeper:
 
     @property
     def count(self) -> int:
-        """How many leases are held here."""
+        """Number of leases that are held here."""
         return len(self._sessions)
 
     def sessions(self) -> list[LeasedEpisode]:

@@ -26,12 +26,12 @@ _JOIN_BACKOFF = RetryBackoff(first_s=0.5, factor=1.6, most_s=20.0)
 _JOIN_AT_ONCE = 64
 """Hosts that are asked at the same time whether they serve."""
 _LOOK_S = 0.1
-"""How often it is looked whether the last lease of a leaving host is given back: a look costs no I/O."""
+"""Interval of looks at whether the last lease of a leaving host is given back; a look costs no I/O."""
 
 
 @dataclass(frozen=True, slots=True)
 class MemberChanges:
-    """What makes the hosts that are known those that are named."""
+    """Hosts to add and to drain, so that the known hosts become the named ones."""
 
     add: tuple[FoundHost, ...]
     drain: tuple[str, ...]
@@ -64,14 +64,13 @@ class FleetMembers:
         self._removed_by_hand: set[str] = set()
 
     async def aclose(self) -> None:
-        """End what waits for hosts. Idempotent."""
+        """Stop waiting for hosts. Idempotent."""
         tasks = list(self._tasks)
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
 
     async def add(self, url: str, server_name: str, wait_s: float) -> HostPhase:
-        """See :meth:`AsyncClient.add_host`."""
         if wait_s < 0:
             raise ConfigError("wait_s is 0 or more")
         urls = parse_hosts(url)
@@ -86,7 +85,6 @@ class FleetMembers:
         return host.phase
 
     async def remove(self, url: str, drain: bool, wait_s: float) -> HostPhase:
-        """See :meth:`AsyncClient.remove_host`."""
         if wait_s < 0:
             raise ConfigError("wait_s is 0 or more")
         (name,) = parse_hosts(url)
@@ -122,7 +120,7 @@ class FleetMembers:
         return watch
 
     def apply(self, listing: Listing) -> None:
-        """Make the fleet what a source says; hosts that it names no more are drained."""
+        """Add the hosts that a source names, and drain those that it names no more."""
         named = listing.hosts
         if listing.trust is not None:
             self._fleet.trust(listing.trust)

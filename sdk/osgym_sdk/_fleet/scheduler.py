@@ -36,9 +36,9 @@ from osgym_sdk.wire import (
 )
 
 _SLICE_S = 5.0
-"""With several hosts, all full: how long to queue at one of them before looking at the others again."""
+"""Time to queue at one of several full hosts before looking at the others again."""
 _READY_SLICE_S = 1.0
-"""The same where one should be ready, so that a state which has just become old costs little."""
+"""Time to queue at a host that should have a replica ready; short, as its state may have become old."""
 _UNDO_S = 10.0
 _CLOSED = (ErrorCode.DRAINING, ErrorCode.SHUTTING_DOWN)
 _ROUND_BACKOFF = RetryBackoff(first_s=0.25, factor=1.6, most_s=2.0)
@@ -56,7 +56,7 @@ class Ticket:
 
 @dataclass(frozen=True, slots=True)
 class Placement:
-    """A lease, and the host that gave it."""
+    """A lease with its host, its keeper and its first observation."""
 
     host: FleetHost
     keeper: LeaseKeeper

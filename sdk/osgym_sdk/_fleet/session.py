@@ -47,7 +47,7 @@ class EpisodeSession:
         return self.placement.host.link.url
 
     def update_notice(self, notice: Notice | None) -> None:
-        """Take what the host last said about being taken away."""
+        """Store the newest notice that the host will be taken away; None withdraws it."""
         if notice is not None and self.notice is None:
             _LOG.info("episode %s: %s will be taken away (%s)", self.episode_id, self.host, notice.kind)
             self.placement.host.mark_draining()
@@ -126,7 +126,7 @@ class EpisodeSession:
     async def branch(
         self, suffix: str, body: ForkRequest | CheckpointRequest, answer: type[M], timeout_s: float
     ) -> M:
-        """Have children or a checkpoint made; undone when the answer never comes.
+        """Request children or a checkpoint; the request is undone when no answer comes.
 
         Raises:
             OSGymError: As for any call of the episode.

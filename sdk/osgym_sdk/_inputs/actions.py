@@ -1,4 +1,4 @@
-"""What a policy returned → actions as plain JSON, or the one error that says what is wrong with it.
+"""Conversion of a policy's output to actions as plain JSON, or to the error that says what is wrong.
 
 Policies are models and other people's code: they return numbers of numpy, whole floats, bytes, objects of
 their own. Whatever comes is translated or refused here, as this step's `InvalidAction`, before anything is
@@ -19,15 +19,15 @@ Action = str | Mapping[str, Any]
 Actions = Action | Sequence[Action]
 
 MAX_DEPTH = 16
-"""Of lists and objects in each other; an action of ours has three."""
+"""Depth of lists and objects in an action; actions of OSGym have three levels."""
 MOST = 2**63
 """Numbers beyond this are nobody's coordinate; the host refuses them too."""
 _BUDGET_BYTES = MAX_BODY_BYTES - 64 * 1024
-"""What a step's actions may have as JSON, so that its request is one that a host reads."""
+"""Size of a step's actions as JSON that a host still reads."""
 _BYTES_PER_CHAR = 6
 """At most: ``\\u0000``."""
 _BYTES_PER_VALUE = 25
-"""At most: a number, or a pair of brackets, and what separates it from the next."""
+"""Upper bound of one value as JSON: a number or a pair of brackets, and its separator."""
 
 
 def as_actions(actions: Any) -> tuple[Action, ...]:

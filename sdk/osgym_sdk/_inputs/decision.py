@@ -1,4 +1,4 @@
-"""What a policy decided: actions, and whatever the trainer wants to keep beside them."""
+"""Decisions of a policy: actions, and what the trainer keeps beside them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How what a model says becomes the actions of a step: grammar, version, coordinates."""
+"""Reading of a model's output as the actions of a step: grammar, version, coordinates."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """How an output is read.
+    """Grammar in which a model's output is read.
 
     Attributes:
         grammar: one of the table's, or ``auto``.

@@ -24,7 +24,7 @@ from osgym_sdk.wire import ErrorClass, ErrorCode, ErrorInfo, Evidence, Terminati
 
 @dataclass(frozen=True, slots=True)
 class Failure:
-    """Why there is no reward. ``cause`` is the exception of the client, where there was one.
+    """Reason why there is no reward. ``cause`` is the exception of the client, where there was one.
 
     With ``policy_error`` it is what the policy raised, and ``details["traceback"]`` its text: a pickled
     failure has the text, but of the causes only the SDK's own.
@@ -52,7 +52,7 @@ class Failure:
 
 @dataclass(frozen=True, slots=True)
 class Evaluation:
-    """The score. ``reward`` is None, never 0, when it could not be found out; ``failure`` says why."""
+    """Score of an episode. ``reward`` is None, never 0, when there is no score; ``failure`` says why."""
 
     reward: float | None
     termination_reason: str

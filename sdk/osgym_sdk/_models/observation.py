@@ -1,4 +1,4 @@
-"""What a step shows: the frame, how it was waited for, what was done, what it cost."""
+"""Observations: the frame of a step, the wait for it, the executed actions, the time spent."""
 
 from __future__ import annotations
 
@@ -35,14 +35,14 @@ _PNG_HEAD = b"\x89PNG\r\n\x1a\n\x00\x00\x00\rIHDR"
 
 @dataclass(frozen=True, slots=True)
 class Timing(Message):
-    """Where the time of one step went, in milliseconds; the parts do not overlap and sum to the total."""
+    """Time of one step in milliseconds by part; the parts do not overlap and sum to the total."""
 
     total_ms: float
     client_ms: float
     network_ms: float
     host_ms: float
     guest_ms: float
-    """In the guest agent, but in none of the four below; with the way from host to guest."""
+    """Time in the guest agent outside the four parts below, with the way from host to guest."""
     input_ms: float
     settle_ms: float
     capture_ms: float
@@ -50,7 +50,7 @@ class Timing(Message):
 
     @property
     def overhead_ms(self) -> float:
-        """All that is not waiting for the screen."""
+        """Time that was not spent waiting for the screen."""
         return self.total_ms - self.settle_ms
 
     @classmethod
@@ -79,7 +79,7 @@ class Timing(Message):
 
 
 class AnsweredStep:
-    """What the host's answer to a step says of it, while an episode runs and in its trajectory."""
+    """Base of observations and records of steps: the host's answer to a step."""
 
     __slots__ = ()
 
@@ -88,28 +88,28 @@ class AnsweredStep:
 
     @property
     def meta(self) -> wire.Observation:
-        """What came with the image."""
+        """Description of the frame that the guest sent with the image."""
         assert self.answer.observation is not None
         return self.answer.observation
 
     @property
     def step(self) -> int:
-        """How many steps the episode has made."""
+        """Number of steps of the episode so far."""
         return self.answer.step
 
     @property
     def done(self) -> Done | None:
-        """Why this was the last step; None while the episode goes on."""
+        """Reason why this was the last step; None while the episode goes on."""
         return self.answer.done
 
     @property
     def settle(self) -> SettleInfo | None:
-        """How long the screen was waited for, and why the wait ended."""
+        """Duration of the wait for the screen, and the reason of its end."""
         return self.meta.settle
 
     @property
     def results(self) -> tuple[ActionResult, ...]:
-        """One for each action that was tried; the list stops at the first that failed."""
+        """Results of the actions that were tried; the list stops at the first that failed."""
         return self.meta.results
 
     @property
@@ -119,7 +119,7 @@ class AnsweredStep:
 
 
 class Observation(AnsweredStep):
-    """One frame of an episode and what led to it. The image is decoded when first asked for."""
+    """One frame of an episode and the step before it. The image is decoded when first asked for."""
 
     def __init__(self, answer: StepAnswer, data: bytes, timing: Timing | None = None) -> None:
         if answer.observation is None:
@@ -129,11 +129,11 @@ class Observation(AnsweredStep):
         """The image as it was sent; the last frame's where ``unchanged``; empty with format ``none``."""
         self.timing = timing
         self.refused: str | None = None
-        """In a batch with ``on_invalid="noop"``: why the last action was refused; nothing was done."""
+        """Reason why the last action was refused, in a batch with ``on_invalid="noop"``; nothing was done."""
         self.parsed: Parsed | None = None
-        """What was read where the step was given a model's output (``actions=``)."""
+        """Reading of a model's output, in an episode with ``actions=``."""
         self.episode_id = ""
-        """Of the episode that it was seen in."""
+        """Id of the episode that it was seen in."""
         self.task_id: str | None = None
         """``id`` of that episode's task."""
         self._image: Image | None = None
@@ -152,7 +152,7 @@ class Observation(AnsweredStep):
 
     @property
     def actions(self) -> tuple[Mapping[str, Any], ...]:
-        """What was really executed, in pixels: internal actions."""
+        """Executed actions in internal form, in pixels."""
         return self.answer.actions
 
     @property
@@ -233,7 +233,7 @@ class Observation(AnsweredStep):
 
     @property
     def previous(self) -> PreviousFrame | None:
-        """What became of the frame before after it had been answered."""
+        """Judgement on the previous frame: whether it was final."""
         return self.meta.previous
 
     @property

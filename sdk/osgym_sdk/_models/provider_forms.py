@@ -25,7 +25,7 @@ Form = dict[str, Any]
 
 
 class Answered(Protocol):
-    """What of an observation is told to a provider."""
+    """The part of an observation that a provider is told."""
 
     data: bytes
 
@@ -163,7 +163,7 @@ def chat(obs: Answered, calls: Iterable[Call], error: object, text: str | None) 
 
 
 def _checked(call: Call, acknowledge: bool) -> bool:
-    """Whether there are safety checks, which the caller acknowledges."""
+    """Tell calls with safety checks, which the caller acknowledges."""
     if call.safety and not acknowledge:
         what = json.dumps([dict(check) for check in call.safety])[:500]
         raise ConfigError(f"the call wants its safety checks acknowledged (acknowledge=True): {what}")

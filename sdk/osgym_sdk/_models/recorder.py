@@ -1,4 +1,4 @@
-"""Where episodes are told of as they go: the protocol between the client and whatever keeps them.
+"""Interface between the client and recorders, which receive episodes while they run.
 
 ``osgym_sdk.data.DatasetWriter`` is one; anything with these methods is another.
 """
@@ -17,7 +17,7 @@ from osgym_sdk.wire import ErrorClass, HostState, TerminationReason
 
 @dataclass(frozen=True, slots=True)
 class EpisodeOutcome:
-    """How an episode ended. ``index`` and ``attempt`` (from 1) are those of a batch."""
+    """End of an episode. ``index`` and ``attempt`` (from 1) are those of a batch."""
 
     reward: float | None
     failure: Failure | None
@@ -40,7 +40,7 @@ class EpisodeOutcome:
 
 
 class EpisodeRecording(Protocol):
-    """What one episode is told to. But for ``room``, its methods return at once and raise nothing."""
+    """Recording of one episode. All methods but ``room`` return at once and raise nothing."""
 
     async def room(self) -> None:
         """Wait until there is room for another step; a recorder that cannot keep up slows the episode."""
@@ -59,10 +59,10 @@ class Recorder(Protocol):
     """Given as ``record=`` to :meth:`AsyncClient.run` and :meth:`AsyncClient.episode`."""
 
     def record(self, task: Mapping[str, Any] | None) -> EpisodeRecording:
-        """Return what a new episode of this task is told to."""
+        """Return the recording of a new episode of this task."""
 
     async def flush(self) -> None:
-        """Wait until all that was told is kept.
+        """Wait until everything that was recorded is stored.
 
         Raises:
             OSGymError: it cannot be.

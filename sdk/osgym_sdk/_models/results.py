@@ -12,7 +12,7 @@ from osgym_sdk.wire import ErrorClass
 
 @dataclass(frozen=True, slots=True)
 class Result:
-    """One task of a batch. Exactly one of ``reward`` and ``failure`` is set, unless nothing was to be scored.
+    """Result of one task. Exactly one of ``reward`` and ``failure`` is set, unless nothing was to be scored.
 
     ``index`` counts the tasks in the order they were given; results come in the order they finish.
     """
@@ -28,11 +28,11 @@ class Result:
     attempts: int
     duration_s: float
     note: str | None = None
-    """With ``invalid_action``: what was wrong with it."""
+    """Fault of the action, with the reason ``invalid_action``."""
     member: int = 0
-    """In a group of rollouts: which one, counted from 0."""
+    """Number of the member in a group of rollouts, from 0."""
     invalid_actions: int = 0
-    """How often the policy gave what is no action, or one that was refused; nothing was done then."""
+    """Number of outputs of the policy that were no action or were refused; nothing was done then."""
     losses: int = 0
     """Number of attempts that were lost for infrastructure after the policy had begun to act, repeated ones
     included. Look at tasks with two or more: the policy may do something that breaks its desktop."""
@@ -43,12 +43,12 @@ class Result:
 
     @property
     def frames_not_final(self) -> int:
-        """How many steps' frames changed after they were answered; see :class:`Trajectory`."""
+        """Number of steps whose frame changed after the answer; see :class:`Trajectory`."""
         return self.trajectory.frames_not_final
 
     @property
     def interventions(self) -> int:
-        """How often a person acted beside the policy; see :class:`Trajectory`."""
+        """Number of times that a person acted beside the policy; see :class:`Trajectory`."""
         return self.trajectory.interventions
 
     @property
@@ -59,7 +59,7 @@ class Result:
 
     @property
     def ok(self) -> bool:
-        """The episode ran to its end and was scored (or nothing was to be scored)."""
+        """True: the episode ran to its end and was scored, or nothing was to be scored."""
         return self.failure is None
 
 
@@ -76,23 +76,23 @@ class Group:
     task: Any
     task_id: str | None
     size: int
-    """How many members were asked for."""
+    """Number of members that were asked for."""
     results: tuple[Result, ...]
-    """One for each member, in their order, also for those that were lost; empty where the set-up failed."""
+    """Results of the members in their order, lost ones included; empty where the set-up failed."""
     failure: Failure | None
-    """Why the group is short: the set-up's failure, or that of the first member that was lost for good."""
+    """Reason why the group is short: failure of the set-up, or of the first member that was lost for good."""
     branched: bool
-    """Whether set-up ran once and the members are children of that moment; else each was set up itself."""
+    """True: the set-up ran once and the members are children of that moment; else each was set up itself."""
     duration_s: float
 
     @property
     def rewards(self) -> tuple[float | None, ...]:
-        """Of the members, in their order."""
+        """Rewards of the members, in their order."""
         return tuple(result.reward for result in self.results)
 
     @property
     def complete(self) -> bool:
-        """No member is missing; one that failed by its own policy is there, without a reward."""
+        """True: no member is missing; one that failed by its own policy is there, without a reward."""
         return self.failure is None and len(self.results) == self.size
 
     @property
@@ -102,7 +102,7 @@ class Group:
 
     @property
     def same_start(self) -> bool | None:
-        """Whether all members' first frames are equal bit by bit; None: there are not two to compare."""
+        """True: all first frames are equal bit by bit; None where there are not two to compare."""
         frames = [result.trajectory.first_frame for result in self.results]
         hashes = [frame.hash for frame in frames if frame is not None and frame.hash]
         return len(set(hashes)) == 1 if len(hashes) > 1 else None

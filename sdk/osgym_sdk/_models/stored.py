@@ -25,9 +25,9 @@ from osgym_sdk.wire import (
 )
 
 VERSION = 1
-"""Of the form. New fields do not change it: what is unknown is left out when it is read."""
+"""Version of the form. New fields do not change it: unknown ones are left out when it is read."""
 INFO_DEPTH = MAX_JSON_DEPTH - 1
-"""How deep an ``info`` may be nested; a tag takes one more."""
+"""Depth of an ``info``; a tag takes one more level."""
 _MOST = 2**63
 
 

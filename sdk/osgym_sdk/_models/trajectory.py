@@ -27,7 +27,7 @@ from osgym_sdk.wire import CreateAnswer, FrameInfo, ParentInfo, SetupWarning, St
 
 @dataclass(slots=True)
 class StepRecord(AnsweredStep):
-    """One step as it went. ``final`` and ``changed_after_ms`` are filled in by what looks after it.
+    """Record of one step. ``final`` and ``changed_after_ms`` come with the next look at the screen.
 
     A step that settled by ``"certain"`` says ``final`` itself, until then.
     """
@@ -40,9 +40,9 @@ class StepRecord(AnsweredStep):
     final: bool | None = None
     changed_after_ms: float | None = None
     refused: str | None = None
-    """In a batch with ``on_invalid="noop"``: what was wrong with what the policy gave; nothing was done."""
+    """Fault of the policy's output, in a batch with ``on_invalid="noop"``; nothing was done."""
     info: Any = None
-    """Of the policy's :class:`Decision`, as it was given."""
+    """Info of the policy's :class:`Decision`."""
 
     @property
     def executed(self) -> tuple[Mapping[str, Any], ...]:
@@ -71,7 +71,7 @@ class Trajectory:
     reset_ms: Mapping[str, float] = field(default_factory=dict)
     """``wait``, ``setup``, ``observe``, ``total`` in the host, ``client`` the whole call."""
     parent: ParentInfo | None = None
-    """What a child or a restored episode was branched from; its steps go on from there."""
+    """Origin of a child or a restored episode, whose steps go on from there."""
     setup_warnings: tuple[SetupWarning, ...] = ()
     """Commands of the task's setup that failed; the episode began all the same unless ``strict_setup``."""
     first_frame: FrameInfo | None = None
@@ -82,7 +82,7 @@ class Trajectory:
     """Of the last :class:`Decision`, where no step came of it: it ended the episode, was refused, or its step
     was never answered."""
     reaches: list[ReachEvent] = field(default_factory=list)
-    """What its client did in the desktop past its screen, in the order in which it ended."""
+    """Calls of the client into the desktop past its screen, in the order of their ends."""
 
     def begin(self, host: str, answer: CreateAnswer, client_ms: float) -> None:
         """Fill in what the host said when it leased the replica; the whole call took ``client_ms``."""
@@ -114,7 +114,7 @@ class Trajectory:
 
     @property
     def frames_not_final(self) -> int:
-        """How many steps' frames changed after they were answered.
+        """Number of steps whose frame changed after the answer.
 
         Nobody looks after the last step's: it counts when ``obs.final()`` or ``observe()`` did.
         """
@@ -122,7 +122,7 @@ class Trajectory:
 
     @property
     def interventions(self) -> int:
-        """How often a person acted on the desktop beside the policy, as the last step's answer knew.
+        """Number of times that a person acted on the desktop beside the policy, by the last step's answer.
 
         The reward of such an episode is not ``valid_for_training``.
         """
@@ -150,7 +150,6 @@ class Trajectory:
 
 
 def _stored(trajectory: Trajectory, frames: bool) -> dict[str, Any]:
-    """See :meth:`Trajectory.to_dict`."""
     steps = []
     for index, step in enumerate(trajectory.steps):
         data = as_base64(step.data) if frames else None
@@ -189,7 +188,6 @@ def _stored(trajectory: Trajectory, frames: bool) -> dict[str, Any]:
 
 
 def _restored(data: Any) -> Trajectory:
-    """See :meth:`Trajectory.from_dict`."""
     version = data.get("version") if isinstance(data, Mapping) else None
     if type(version) is not int or not 1 <= version <= VERSION:
         text = f"a trajectory of version {version!r}" if version is not None else "no trajectory"

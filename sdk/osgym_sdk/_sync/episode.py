@@ -18,7 +18,7 @@ class SyncObservation(Observation):
     """An observation of an :class:`Episode`."""
 
     _origin: tuple[AsyncObservation, Portal] | None = None
-    """None in a copy."""
+    """Source of the observation; None in a copy."""
 
     def __init__(self, inner: AsyncObservation, portal: Portal) -> None:
         super().__init__(inner.answer, inner.data, inner.timing)
@@ -87,11 +87,11 @@ class SyncExposure(Exposed):
 
     @property
     def failure(self) -> OSGymError | None:
-        """Why the last connection could not be made; None after one that could."""
+        """Error of the last connection; None after one that could be made."""
         return self._inner.failure
 
     def close(self) -> None:
-        """Listen no more, and close what is connected. Idempotent."""
+        """Stop listening and close all connections. Idempotent."""
         if self._portal.open:
             self._portal.call(self._inner.aclose())
 

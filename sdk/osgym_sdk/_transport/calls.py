@@ -1,4 +1,4 @@
-"""One exchange with a host: what is asked, how long, and what was answered."""
+"""Requests to a host and their answers."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class ConnectionKind(enum.Enum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HostCall:
-    """One request, and how long to try it. Every call may be repeated, so it is while connections break."""
+    """A request and its deadlines. Calls are repeatable, so they are sent again while connections break."""
 
     method: str
     path: str
@@ -37,19 +37,19 @@ class HostCall:
     content: bytes | None = None
     """Bytes in the place of a body."""
     retry_s: float | None = None
-    """How long a broken connection is tried again; ``Timeouts.retry_s`` by default."""
+    """Time for which a broken connection is tried again; ``Timeouts.retry_s`` by default."""
     kind: ConnectionKind = ConnectionKind.CONTROL
     lease: str | None = None
     """Sent in a header, for calls without a body."""
     episode_id: str | None = None
-    """For errors."""
+    """Episode that errors name."""
     record: bool = False
-    """Whether the answer is a record, not JSON."""
+    """True: the answer is a record, not JSON."""
 
 
 @dataclass(frozen=True, slots=True)
 class HostAnswer:
-    """What a host answered. ``transfer_s`` is how long the last attempt was on the way."""
+    """Answer of a host. ``transfer_s`` is the duration of the last attempt."""
 
     host: str
     call: HostCall
@@ -76,7 +76,7 @@ class HostAnswer:
 
 @dataclass(frozen=True, slots=True)
 class HostReply:
-    """What a host replied, as it is: errors too. The names of ``headers`` are in lower case."""
+    """Reply of a host as it is, errors too. The names of ``headers`` are in lower case."""
 
     status: int
     headers: Mapping[str, str]
@@ -85,7 +85,7 @@ class HostReply:
 
 @dataclass(frozen=True, slots=True)
 class PlainConnection:
-    """Where and how to connect to a host, and what a request there carries."""
+    """Address, TLS settings and headers for a connection to a host."""
 
     host: str
     port: int

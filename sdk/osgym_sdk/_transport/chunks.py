@@ -12,7 +12,7 @@ from collections.abc import Iterator
 import h11
 
 MAX_LINE_BYTES = 4096
-"""Of a chunk's head with its extensions, and of a trailer."""
+"""Length of a chunk's head with its extensions, and of a trailer."""
 MAX_TRAILERS = 64
 _SIZE = re.compile(rb"([0-9A-Fa-f]{1,15})[ \t]*(?:;[^\r\n]*)?")
 
@@ -66,7 +66,6 @@ class ChunkReader:
                 return
 
     def _take(self, line: bytes) -> None:
-        """Take a line that has ended."""
         if not line.endswith(b"\r\n"):
             raise h11.RemoteProtocolError("a line of a chunked body ends without CR")
         if self._end_of_data:

@@ -206,7 +206,6 @@ class _Wire(asyncio.Protocol):
                 await self._more()
 
     async def _more(self) -> None:
-        """Wait for more bytes."""
         if self._error is not None:
             raise self._error
         self.buffered_bytes = 0

@@ -59,7 +59,7 @@ class HostLink:
         self._context = context
         self._pools: dict[ConnectionKind, ConnectionPool] = {}
         self._old_pools: list[ConnectionPool] = []
-        """Of before the host was identified anew; closed with the link."""
+        """Pools from before the host was identified anew; closed with the link."""
         self._headers = {
             "accept-encoding": "identity",
             "content-type": "application/json",

@@ -21,7 +21,7 @@ from osgym_sdk.agents._zoom import MAX_LOOKS, only_looks, take_zooms
 from osgym_sdk.wire import ObserveOptions
 
 INFEASIBLE = "[INFEASIBLE]"
-"""What models without a word of their own for it are told to say when a task cannot be done."""
+"""Word for a task that cannot be done, for models that have none of their own."""
 SYSTEM = (
     "You operate a Linux desktop for the user by looking at screenshots of it and by acting with the mouse "
     "and the keyboard. Nobody is there to answer questions: do the whole task yourself, and check on the "
@@ -123,10 +123,10 @@ class ComputerToolAgent(Agent):
 
 
 class Conversation(ABC):
-    """One episode of an agent. ``act`` is called with each observation, in order."""
+    """Conversation of an agent in one episode. ``act`` is called with each observation, in order."""
 
     _acknowledges = True
-    """Whether calls with safety checks are carried out, and the checks acknowledged."""
+    """True: calls with safety checks are carried out, and the checks acknowledged."""
 
     def __init__(self, server: ModelServer, total: Usage, reading: Reading, instruction: str) -> None:
         self._server = server
@@ -136,9 +136,9 @@ class Conversation(ABC):
         self._calls: tuple[Call, ...] | None = None
         """The calls that the next request answers; None before the first answer."""
         self._unread: str | None = None
-        """Why the last answer was no action."""
+        """Reason why the last answer was no action."""
         self._zooms: dict[str, bytes] = {}
-        """What the calls asked to see closer, by their ids."""
+        """Images of the zooms that calls asked for, by their ids."""
 
     async def act(self, obs: Observation, task: Any, step: int) -> Decision:
         """Ask the model what to do.

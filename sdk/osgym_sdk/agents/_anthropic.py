@@ -26,7 +26,7 @@ BETAS = {
     "computer_20250124": "computer-use-2025-01-24",
     "computer_20241022": "computer-use-2024-10-22",
 }
-"""Of the tools that are still in beta."""
+"""Beta headers of the tools that need one."""
 LEFT_OUT = {"type": "text", "text": "(screenshot left out)"}
 _STOPPED_SHORT = ("max_tokens", "model_context_window_exceeded")
 
@@ -158,7 +158,6 @@ def _cached(messages: list[dict[str, Any]]) -> list[dict[str, Any]]:
 
 
 def _drop_images(messages: list[dict[str, Any]], kept: int | None) -> None:
-    """Leave the newest screenshots of the history only."""
     if kept is None:
         return
     left = kept

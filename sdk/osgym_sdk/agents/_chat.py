@@ -16,7 +16,7 @@ from osgym_sdk.agents._server import ENVIRON, ModelServer, Reply, ServerOptions,
 from osgym_sdk.agents._turn import Turn, Usage, count, objects_at, shortened, text_at
 
 BASE_URL = "http://127.0.0.1:8000/v1"
-"""Where vLLM serves when nothing else is said."""
+"""Default address of vLLM."""
 LEFT_OUT = {"type": "text", "text": "(screenshot left out)"}
 
 
@@ -131,7 +131,6 @@ class ChatConversation(Conversation):
 
 
 def _drop_images(messages: list[dict[str, Any]], kept: int) -> None:
-    """Leave the newest screenshots only."""
     left = kept
     for message in reversed(messages):
         content = message["content"]

@@ -26,7 +26,7 @@ TOOLS: dict[str, dict[str, Any]] = {
         "excluded_predefined_functions": ["open_web_browser", "go_back", "go_forward", "search", "navigate"],
     },
 }
-"""What the tool is told, by the version of its functions."""
+"""Configuration of the tool by the version of its functions."""
 _DECLINED = ("SAFETY", "PROHIBITED_CONTENT", "BLOCKLIST", "SPII", "RECITATION", "IMAGE_SAFETY")
 _NAME = re.compile(r"[A-Za-z0-9._-]{1,200}")
 LEFT_OUT = {"text": "(screenshot left out)"}
@@ -143,7 +143,6 @@ class GeminiConversation(Conversation):
 
 
 def _drop_images(contents: list[dict[str, Any]], kept: int | None) -> None:
-    """Leave the newest screenshots of the history only."""
     if kept is None:
         return
     left = kept

@@ -1,4 +1,4 @@
-"""How open models are told what they may say, in the form that each was published with.
+"""Prompts of open models, in the form that each was published with.
 
 Output formats, action spaces and tool schemas are the models' own, since they were trained on them; the
 sentences around them are short versions of the published ones. Who wants a published text to the letter
@@ -27,7 +27,7 @@ Size = tuple[int, int]
 
 @dataclass(frozen=True, slots=True)
 class Prompt:
-    """What a model is told, and how its answers are read.
+    """System prompt of a model, and the grammar of its answers.
 
     Attributes:
         reading: grammar, version and coordinates of its answers.

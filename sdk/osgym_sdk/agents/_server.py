@@ -34,7 +34,7 @@ _SHOWN_CHARS = 500
 
 @dataclass(frozen=True, slots=True)
 class ServerOptions:
-    """How a model's API is called.
+    """Options of calls to a model's API.
 
     Attributes:
         timeout_s: deadline of one request, its answer included. One that runs out is not sent again: it would
@@ -55,7 +55,6 @@ class ServerOptions:
     rng: random.Random = field(default_factory=random.Random, repr=False)
 
     def __post_init__(self) -> None:
-        """Check the numbers."""
         if self.timeout_s <= 0 or self.retries < 0 or self.max_answer_bytes < 1:
             raise ConfigError("timeout_s and max_answer_bytes are more than 0, retries 0 or more")
 

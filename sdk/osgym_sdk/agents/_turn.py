@@ -1,4 +1,4 @@
-"""What one answer of a model holds, besides the action: pure reading of other people's JSON."""
+"""Reading of one answer of a model, besides its action. Pure."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any
 from osgym_sdk.agents._server import Reply
 
 MAX_KEPT_CHARS = 64 * 1024
-"""Of a model's words, its reasoning and its raw output, each, in the record of a step."""
+"""Length of a model's words, reasoning and raw output, each, in the record of a step."""
 _MAX_COUNT = 10**9
 
 
@@ -58,7 +58,7 @@ class Usage:
 
 @dataclass(frozen=True, slots=True)
 class Turn:
-    """One answer.
+    """One answer of a model.
 
     Attributes:
         output: what the grammar reads: text, items, blocks.
@@ -84,7 +84,7 @@ class Turn:
 
     @property
     def words(self) -> str:
-        """What it thought and said, for people who look at the step."""
+        """Thoughts and words of the model, for people who look at the step."""
         return "\n\n".join(part for part in (self.reasoning, self.text) if part)
 
     def info(self, reply: Reply) -> dict[str, Any]:

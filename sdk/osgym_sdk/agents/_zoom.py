@@ -1,4 +1,4 @@
-"""What models want to see closer: parts of the screen at full resolution, taken without a step."""
+"""Zooms that models ask for: parts of the screen at full resolution, taken without a step."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from osgym_sdk._models.observation import Observation
 MAX_LOOKS = 10
 """Answers of a model in a row that only look; what follows is a step, so that episodes end."""
 MAX_ENLARGEMENT = 4
-"""Of a zoom: more shows no more than the pixels, and costs tokens."""
+"""Factor of a zoom; a larger one shows the same pixels and costs tokens."""
 _LOOKS = frozenset(("zoom", "cursor_position"))
 
 
 def only_looks(parsed: Parsed) -> bool:
-    """Whether an output asks for nothing but what can be told without a step."""
+    """Tell an output whose calls can all be answered without a step."""
     looks = bool(parsed.calls) and all(call.look in _LOOKS for call in parsed.calls)
     return looks and not parsed.actions and parsed.ending is None
 

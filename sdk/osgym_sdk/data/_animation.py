@@ -24,10 +24,10 @@ MP4_CRF = 23
 STEP_S = 0.8
 END_S = 2.5
 MARK_COLOURS = ("#ffffff", "#e5162b")
-"""Of the outline of a mark, and of the mark."""
+"""Colours of the outline of a mark, and of the mark."""
 NO_IMAGES = "the episode has no images; a host keeps them where its setting trajectory is frames"
 CAPTION_COLOURS = ("#1d2430", "#ffffff")
-"""Of the strip below the screen, and of what it says."""
+"""Colours of the strip below the screen, and of its text."""
 MAX_CAPTION = 400
 """Characters: more never fit."""
 CAPTION_SHARE = 24

@@ -1,4 +1,4 @@
-"""From what a host agent recorded of its episodes (its setting ``trajectory``) to a data set."""
+"""Conversion of a host agent's recordings (its setting ``trajectory``) to a data set."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ _BESIDE = ("reach", "intervention")
 
 @dataclass(slots=True)
 class Converted:
-    """What came of it.
+    """Result of a conversion.
 
     Attributes:
         present: episodes that the data set had.
@@ -107,7 +107,7 @@ def recorded_episodes(recordings: str | os.PathLike[str]) -> list[Path]:
 
 
 def _goes_on(lines: Path) -> bool:
-    """Whether an episode is still recorded: it has no end, and something was written within the hour."""
+    """Tell an episode that is still recorded: it has no end, and was written to within the hour."""
     with lines.open("rb") as file:
         size = file.seek(0, os.SEEK_END)
         file.seek(max(0, size - 4096))

@@ -106,12 +106,12 @@ class Step(Mapping[str, Any]):
 
     @property
     def image_before(self) -> Image | None:
-        """What the policy saw when it decided."""
+        """Image that the policy saw when it decided."""
         return self._image("frame_before")
 
     @property
     def actions(self) -> list[dict[str, Any]]:
-        """What was done: internal actions in pixels of the screen."""
+        """Executed actions in internal form, in pixels of the screen."""
         return self["executed"] or []
 
     def __repr__(self) -> str:
@@ -211,7 +211,6 @@ class Dataset(Sequence[Any]):
         return cls(layout, entries, frames, transform)
 
     def __len__(self) -> int:
-        """How many steps."""
         return self._ends[-1] if self._ends else 0
 
     def __getitem__(self, index: Any) -> Any:

@@ -1,4 +1,4 @@
-"""What is told of an episode → events of a journal → rows of a table. Pure; hostile values become plain."""
+"""Conversion of an episode to events of a journal and rows of a table. Pure; values become plain."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _TIMES = tuple(field.name for field in fields(Timing))
 
 @dataclass(frozen=True, slots=True)
 class Origin:
-    """What is known of an episode before it begins."""
+    """Facts of an episode that are known before it begins."""
 
     episode: str
     task: Mapping[str, Any] | None

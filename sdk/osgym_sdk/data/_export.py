@@ -1,4 +1,4 @@
-"""From a data set to what others load: Hugging Face datasets, WebDataset, files of chats."""
+"""Exports of a data set: Hugging Face datasets, WebDataset, files of chats."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ Steps of computer-use episodes, recorded by OSGym. One row per step: `image_befo
 
 @dataclass(frozen=True, slots=True)
 class Exported:
-    """What came of an export. ``skipped``: steps that it has no words for, with the first reason."""
+    """Result of an export. ``skipped``: number of steps that it has no words for, with the first reason."""
 
     steps: int
     skipped: int = 0

@@ -36,7 +36,7 @@ class _Place:
 
 
 class FrameIndex:
-    """Where the images of a folder are; it grows as writers write. Any number of threads may read."""
+    """Index of the images of a folder; it grows as writers write. Any number of threads may read."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder

@@ -203,7 +203,7 @@ def _recover_one(layout: Layout, path: Path) -> int:
 
 
 def _is_young(path: Path) -> bool:
-    """Whether a half-written file may be that of a living writer, seen by the clock of its file system."""
+    """Tell a half-written file that may be a living writer's, by the clock of its file system."""
     return path.stat().st_mtime + 3600 > path.parent.stat().st_mtime
 
 

@@ -1,4 +1,4 @@
-"""From whatever a trainer, a task or a guest gave to values that files hold. Pure; raises nothing."""
+"""Conversion of values of trainers, tasks and guests to values that files hold. Pure; raises nothing."""
 
 from __future__ import annotations
 

@@ -31,9 +31,9 @@ WIDTHS = (1280, 960, 640, 400)
 """Pixels of an image in the page: the first with which the page stays within its bound."""
 THUMBNAIL_WIDTH = 160
 MAX_PAGE_MIB = 20.0
-"""What mail servers commonly take as an attachment, with base64 on top, is 25 MB."""
+"""Size of a page. Mail servers commonly take attachments of 25 MB, base64 included."""
 QUALITY = 75
-"""Of WebP, at its quickest method: text stays readable."""
+"""Quality of WebP at its quickest method: text stays readable."""
 
 
 def episode_page(episode: Episode, *, max_mib: float = MAX_PAGE_MIB) -> str:

@@ -1,4 +1,4 @@
-"""What a replay says of an episode and its steps, as plain values."""
+"""Texts of a replay about an episode and its steps, as plain values."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any
 from osgym_sdk.data._dataset import Episode, Step
 
 MAX_CHARS = 20_000
-"""Of one text of a model or a guest."""
+"""Length of one text of a model or a guest."""
 PARTS_MS = (
     "client_ms", "network_ms", "host_ms", "guest_ms", "input_ms", "settle_ms", "capture_ms", "encode_ms",
 )  # fmt: skip

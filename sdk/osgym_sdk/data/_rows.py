@@ -30,12 +30,12 @@ _CELL_BYTES = 8
 """Memory of a value in a table: a number, or the index of a text."""
 _FOOTER_STRING_BYTES, _FOOTER_ITEMS = 16 << 20, 1 << 22
 _LISTED = [column.name for column in COLUMNS if column.per_episode and not column.json]
-"""What is read of every episode when a data set is opened."""
+"""Columns that are read of every episode when a data set is opened."""
 _TEXTS = [column.name for column in COLUMNS if pa.types.is_string(column.type)]
 
 
 class Source(Protocol):
-    """Some rows; those of an episode lie together."""
+    """Source of rows; those of an episode lie together."""
 
     def rows(self, start: int, stop: int) -> list[dict[str, Any]]:
         """Return rows with all columns."""
@@ -43,7 +43,7 @@ class Source(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class EpisodeEntry:
-    """Where an episode lies, and its columns that are no JSON."""
+    """Location of an episode, and its columns that are no JSON."""
 
     source: Source
     start: int
@@ -213,13 +213,12 @@ def _values(chunk: pa.Array) -> list[Any]:
 
 
 class MemorySource:
-    """What journals hold: few rows."""
+    """Rows of journals; they are few."""
 
     def __init__(self, rows: list[dict[str, Any]]) -> None:
         self._rows = rows
 
     def rows(self, start: int, stop: int) -> list[dict[str, Any]]:
-        """See :class:`Source`."""
         found: list[dict[str, Any]] = table_of(self._rows[start:stop]).to_pylist()  # typed as a file's
         return found
 

@@ -1,4 +1,4 @@
-"""What was done in a step, said in the words of a model's grammar."""
+"""Rendering of a step's actions in a model's grammar."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _LOOKS = ("screenshot", "observe")
 
 
 def make_speaker(grammar: str) -> Callable[[Step], str]:
-    """Return what says a step in a grammar (``uitars``, ``qwen/qwen2.5-vl``, …).
+    """Return a function that renders a step in a grammar (``uitars``, ``qwen/qwen2.5-vl``, …).
 
     The model's own words are taken where they were recorded and the grammar reads them. What is returned
     raises ConfigError where the grammar has no words for the actions.

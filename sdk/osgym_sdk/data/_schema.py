@@ -13,7 +13,7 @@ VERSION_KEY = b"osgym.version"
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """One column. Any may be null; ``json`` marks text that holds JSON."""
+    """A column. Any may be null; ``json`` marks text that holds JSON."""
 
     name: str
     type: pa.DataType

@@ -1,4 +1,4 @@
-"""What is in a data set, in numbers."""
+"""Statistics of a data set."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What one writer has open in a data set: its frames, its journal, the episodes that are not yet Parquet."""
+"""Open files of one writer of a data set: its frames, its journal, the episodes that are not yet Parquet."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class EpisodeStore:
         self._frames = FrameWriter(layout.frames, name)
         self._journal: Journal | None = Journal(layout.journal_of(name, 0))
         self._episodes: dict[str, list[Event]] = {}
-        """Of the journal."""
+        """Events of the journal by episode."""
         self._ended: set[str] = set()
         self._rotate_at, self._rotate_ended = MAX_JOURNAL_BYTES, MAX_ENDED
 

@@ -32,7 +32,7 @@ _RETRY_S = 0.5
 _POLL_S = 0.005
 _JOIN_S = 60.0
 _JOB_BYTES = 4096
-"""What a job without an image counts as."""
+"""Size that a job without an image counts as."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,7 +87,7 @@ class DatasetWriter:
         self._changed = threading.Condition()
         self._error: OSError | None = None
         self._tries = 0
-        """How often the oldest job has failed."""
+        """Number of failures of the oldest job."""
         self._closed = False
         self._stop = False
         self._pid = os.getpid()
@@ -104,11 +104,11 @@ class DatasetWriter:
 
     @property
     def error(self) -> OSError | None:
-        """Why what was told last is not written yet; None while all is well."""
+        """Error that keeps the newest events from being written; None while there is none."""
         return self._error
 
     def record(self, task: Mapping[str, Any] | None) -> EpisodeWriter:
-        """Return what a new episode of this task is told to."""
+        """Return the recording of a new episode of this task."""
         return EpisodeWriter(self, Origin(uuid.uuid4().hex, task, self.seed))
 
     async def flush(self) -> None:
@@ -120,7 +120,7 @@ class DatasetWriter:
         await asyncio.to_thread(self.sync)
 
     def sync(self, timeout_s: float = _JOIN_S) -> None:
-        """As ``flush``, blocking.
+        """Do as ``flush``, blocking.
 
         Raises:
             DatasetError: as there, or it takes longer than ``timeout_s``.
@@ -177,7 +177,7 @@ class DatasetWriter:
             await asyncio.sleep(_POLL_S)
 
     def wait_for_room(self) -> None:
-        """As ``room``, blocking."""
+        """Do as ``room``, blocking."""
         end = time.monotonic() + STALL_S
         with self._changed:
             while self._bytes > self._max_bytes and not self._closed and time.monotonic() < end:
@@ -256,20 +256,16 @@ class EpisodeWriter:
         return self._origin.episode
 
     async def room(self) -> None:
-        """See :class:`EpisodeRecording`."""
         await self._writer.room()
 
     def begin(self, trajectory: Trajectory, obs: Observation, host: HostState | None) -> None:
-        """See :class:`EpisodeRecording`."""
         origin, now = self._origin, time.time()
         self._writer.put(lambda frame: begin_event(origin, trajectory, obs, host, frame, now), obs.data)
 
     def step(self, record: StepRecord, obs: Observation) -> None:
-        """See :class:`EpisodeRecording`."""
         origin, now = self._origin, time.time()
         self._writer.put(lambda frame: step_event(origin, record, obs, frame, now), obs.data)
 
     def end(self, trajectory: Trajectory, outcome: EpisodeOutcome) -> None:
-        """See :class:`EpisodeRecording`."""
         origin, now = self._origin, time.time()
         self._writer.put(lambda frame: end_event(origin, trajectory, outcome, now))

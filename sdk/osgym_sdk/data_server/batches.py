@@ -18,7 +18,7 @@ _STACKED = ("responses", "input_ids", "attention_mask", "position_ids", "reward"
 
 
 class Tokenizer(Protocol):
-    """What is used of a tokenizer; those of transformers are such."""
+    """The part of a tokenizer that is used; those of transformers have it."""
 
     pad_token_id: int | None
 

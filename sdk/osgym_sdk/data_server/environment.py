@@ -22,9 +22,9 @@ from osgym_sdk.wire import ImageFormat, ObserveOptions
 VLM_SIZE = (1260, 700)
 """Size of the screenshots in prompts; as OSGym's client has it."""
 JPEG_QUALITY = 80
-"""The same."""
+"""Quality of the screenshots in prompts; as OSGym's client has it."""
 MAX_SAID_CHARS = 20_000
-"""Of one answer of a model, kept in the prompt."""
+"""Length of one answer of a model that is kept in the prompt."""
 _OSGYM_NAMES = {"max_step": "max_steps", "timeout": "lease_ttl_s"}
 """OSGym's names of our options."""
 _OPTIONS = EpisodeArguments.__optional_keys__
@@ -32,7 +32,7 @@ _THINK = re.compile(r"<\|think_start\|>(.*?)<\|think_end\|>", re.DOTALL)
 _ACTION = re.compile(r"<\|action_start\|>(.*?)<\|action_end\|>", re.DOTALL)
 
 Returned = tuple[dict[str, Any], dict[str, Any]]
-"""What the environment returned, and ``{"uid": episode}``."""
+"""Return value of the environment, and ``{"uid": episode}``."""
 
 
 class OSGymEnv:

@@ -1,4 +1,4 @@
-"""What an episode said and showed, each screenshot kept once, and prompts as views of it. Pure."""
+"""History of an episode, each screenshot kept once, and prompts as views of it. Pure."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 VISION_START = "<|vision_start|>"
 VISION_END = "<|vision_end|>"
 IMAGE = f"{VISION_START}<|image_pad|>{VISION_END}"
-"""What stands for a screenshot in the text of a prompt."""
+"""Mark of a screenshot in the text of a prompt."""
 
 
 @dataclass(slots=True)

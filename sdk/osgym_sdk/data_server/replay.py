@@ -71,7 +71,7 @@ class ReplayBuffer:
         return below, len(self.ready_buffer) - below
 
     def should_keep(self, curr_below: int, curr_above: int, curr_ret: float) -> bool:
-        """Whether a step with this return brings low and high ones nearer to balance."""
+        """Tell a step whose return brings low and high returns nearer to balance."""
         rate = (curr_above - curr_below) / (curr_above + curr_below + 1e-8)
         if -0.1 < rate < 0.1:
             return True

@@ -54,7 +54,6 @@ class Workers:
     def __init__(
         self, env_class: Callable[..., Any], env_configs: Sequence[Mapping[str, Any]], step_timeout_s: float
     ) -> None:
-        """Start them all."""
         self.closed = False
         self.clock = time.monotonic
         self._env_class = env_class
@@ -62,7 +61,7 @@ class Workers:
         self._step_timeout_s = step_timeout_s
         self._events: queue.SimpleQueue[Event] = queue.SimpleQueue()
         self._waiting: dict[int, tuple[dict[str, Any], asyncio.Future[str]]] = {}
-        """By worker: the ``meta_info`` of its state, and where its answer goes."""
+        """The ``meta_info`` of the state and the future of the answer, by worker."""
         urls = {config.get("server_url") or "" for config in env_configs} if env_class is OSGymEnv else ()
         self._clients = {url: AsyncClient(url or None) for url in urls}
         self._tasks: list[asyncio.Task[None]] = []
@@ -86,7 +85,7 @@ class Workers:
         return not self.closed and self._portal.call(self._answer(worker_id, dict(meta), said))
 
     def idle(self) -> bool:
-        """Whether every environment that lives waits for an answer: nothing comes before one is given."""
+        """Tell that every living environment waits for an answer: nothing comes before one is given."""
         return not self.closed and self._portal.call(self._idle())
 
     def close(self) -> None:
@@ -172,7 +171,7 @@ class Workers:
 
 @dataclass(slots=True)
 class _Played:
-    """How far an environment came."""
+    """Progress of an environment."""
 
     uid: str = ""
     steps: int = 0
@@ -207,7 +206,6 @@ class _Adapted:
             return outcome.value
 
     async def close(self) -> None:
-        """Close the environment if it can be closed."""
         try:
             close = "aclose" if hasattr(self._env, "aclose") else "close"
             if hasattr(self._env, close):
@@ -225,5 +223,5 @@ class _Adapted:
 
 
 def _hopeless(error: Exception) -> bool:
-    """Whether another environment would meet the same: the task or our settings are wrong."""
+    """Tell an error that another environment would meet too: the task or the settings are wrong."""
     return isinstance(error, OSGymError) and error.error_class is not None and error.error_class != "infra"

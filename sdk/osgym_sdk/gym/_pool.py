@@ -27,7 +27,7 @@ class SlotPool:
 
     @property
     def under_way(self) -> int:
-        """How many answers there will be."""
+        """Number of answers that will come."""
         return len(self._unread)
 
     def start_reset(self, index: int, task: Task | None) -> None:

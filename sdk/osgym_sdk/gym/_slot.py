@@ -1,4 +1,4 @@
-"""One place of an environment: a desktop that acts, ends, is lost and is replaced, as arrays."""
+"""Slot of an environment: a desktop that acts, ends, is lost and is replaced, as arrays."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ Pixels = npt.NDArray[np.uint8]
 """``(height, width, 3)``, RGB."""
 
 MAX_LOST_RESETS = 3
-"""So many resets in a row that found no replica are raised: there is nothing to wait for any more."""
+"""Number of resets in a row without a replica after which the error is raised."""
 
 
 @dataclass(slots=True)
 class Outcome:
-    """What one reset or step gave, as Gymnasium has it."""
+    """Result of one reset or step, as Gymnasium has it."""
 
     pixels: Pixels
     reward: float = 0.0
@@ -35,7 +35,7 @@ class Outcome:
     truncated: bool = False
     info: dict[str, Any] = field(default_factory=dict)
     final: tuple[Pixels, dict[str, Any]] | None = None
-    """With autoreset in the same step: last observation and info of the episode that ended."""
+    """Last observation and info of the episode that ended, with autoreset in the same step."""
 
     @property
     def ended(self) -> bool:

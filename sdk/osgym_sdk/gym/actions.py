@@ -29,11 +29,11 @@ OPS = (
     "wait", "move", "click", "double_click", "triple_click", "right_click", "middle_click",
     "drag", "scroll", "type", "key", "finish", "fail",
 )  # fmt: skip
-"""What ``op`` of the dict form counts."""
+"""Operations of the dict form, by the number ``op``."""
 
 MAX_SCROLL_CLICKS = 10
 MAX_TYPED_CHARS = 64
-"""Of one ``type`` of the dict form."""
+"""Length of the text of one ``type`` of the dict form."""
 WAIT_MS = 500
 _CHARS = string.ascii_letters + string.digits + string.punctuation + " \n"
 _CLICKS: dict[str, dict[str, Any]] = {
@@ -74,7 +74,6 @@ class DictActions:
     """
 
     def __init__(self, image: Size) -> None:
-        """Take the size of the observation."""
         self._image = image
         self.space: spaces.Space[Any] = spaces.Dict(
             {
@@ -160,7 +159,7 @@ class Utterance(spaces.Text):
     """Any text of at most ``max_length`` characters; samples are actions in OSGym's grammar."""
 
     def contains(self, x: Any) -> bool:
-        """Whether it is a text that is not too long; of which characters does not matter."""
+        """Tell a text that is not too long, whatever its characters."""
         return isinstance(x, str) and len(x) <= self.max_length
 
     def sample(self, mask: Any = None, probability: Any = None) -> str:

@@ -144,7 +144,7 @@ class DesktopVectorEnv(VectorEnv[Pixels, Any, npt.NDArray[Any]]):
 
     @property
     def under_way(self) -> int:
-        """How many answers :meth:`recv` can return before something is sent again."""
+        """Number of answers that :meth:`recv` can return before something is sent again."""
         return self._pool.under_way
 
     def render(self) -> tuple[Any, ...] | None:

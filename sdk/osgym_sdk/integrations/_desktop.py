@@ -59,7 +59,7 @@ class Desktop:
         checked = EnvironmentOptions.read(options)
         self._client = client or shared_client(hosts)
         self.rollout = Rollout(self._client._inner, checked)
-        """What the methods are about; its coroutines run in the client's loop: :meth:`call`, :meth:`wait`."""
+        """The rollout; its coroutines run in the client's loop by :meth:`call` and :meth:`wait`."""
 
     @property
     def observation(self) -> Observation | None:
@@ -73,17 +73,17 @@ class Desktop:
 
     @property
     def failure(self) -> Failure | None:
-        """Why an ended rollout has no reward."""
+        """Reason why an ended rollout has no reward."""
         return self.rollout.failure
 
     @property
     def ended(self) -> bool:
-        """It takes no more actions."""
+        """True: it takes no more actions."""
         return self.rollout.ended
 
     @property
     def steps(self) -> int:
-        """How many actions were taken."""
+        """Number of actions so far."""
         return self.rollout.steps
 
     @property
@@ -108,15 +108,12 @@ class Desktop:
         return self._client._portal.start(self.rollout.begin(task))
 
     def begin(self, task: Any) -> None:
-        """See :meth:`Rollout.begin`."""
         self.call(self.rollout.begin(task))
 
     def act(self, actions: Actions) -> str:
-        """See :meth:`Rollout.act`."""
         return self.call(self.rollout.act(actions))
 
     def elements(self, max_lines: int = 200) -> str:
-        """See :meth:`Rollout.elements`."""
         return self.call(self.rollout.elements(max_lines))
 
     def finish(self) -> float | None:
@@ -130,23 +127,18 @@ class Desktop:
             self.call(self.rollout.aclose())
 
     async def shown_async(self, sees: str, words: str = "") -> list[dict[str, Any]]:
-        """See :func:`osgym_sdk.integrations._rollouts.shown`."""
         return await self.wait(shown(self.rollout, sees, words))
 
     def shown(self, sees: str, words: str = "") -> list[dict[str, Any]]:
-        """See :func:`osgym_sdk.integrations._rollouts.shown`."""
         return self.call(shown(self.rollout, sees, words))
 
     async def begin_async(self, task: Any) -> None:
-        """See :meth:`Rollout.begin`."""
         await self.wait(self.rollout.begin(task))
 
     async def act_async(self, actions: Actions) -> str:
-        """See :meth:`Rollout.act`."""
         return await self.wait(self.rollout.act(actions))
 
     async def finish_async(self, feasible: bool = True) -> float | None:
-        """See :meth:`finish`, and :meth:`Rollout.finish`."""
         await self.wait(self.rollout.finish(feasible))
         return self.reward
 

@@ -1,4 +1,4 @@
-"""What all trainers share: one rollout on one desktop, whose losses are data and never a reward of 0.
+"""One rollout on one desktop, for all trainers: its losses are data and never a reward of 0.
 
 Frameworks gather many rollouts at once, and one exception ends them all. So whatever the infrastructure or a
 task does here is kept as the rollout's failure; only mistakes of the caller are raised.
@@ -67,7 +67,7 @@ def instruction_of(task: Mapping[str, Any] | None) -> str:
 
 
 class Rollout:
-    """One rollout at a time: begun, acted in, ended with a reward, or without one and with its failure.
+    """A rollout that is begun, acted in, and ended with a reward or with a failure; one at a time.
 
     Attributes:
         observation: the newest; None before the first desktop.
@@ -99,7 +99,7 @@ class Rollout:
 
     @property
     def lost(self) -> bool:
-        """Nothing is to be learned from it: the infrastructure, the task or its check failed."""
+        """True: the infrastructure, the task or its check failed, and the rollout is no training data."""
         return self.failure is not None
 
     async def begin(self, task: Any) -> None:

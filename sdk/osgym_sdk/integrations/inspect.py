@@ -57,7 +57,7 @@ __all__ = ["DesktopConfig", "DesktopSandbox", "desktop_score", "samples"]
 COMPUTER_TOOL = "/opt/inspect/tool/computer_tool.py"
 """Inspect's program for its ``computer()``: never there, and never run."""
 SIZE = (1366, 768)
-"""What Inspect tells models with a computer tool of their own that the screen has, in pixels."""
+"""Size of the screen in pixels that Inspect tells models with a computer tool of their own."""
 TASK_KEY = "osgym_task"
 MAX_COMMAND_S = 600
 _MAX_FILE_BYTES = 64 * 1024 * 1024
@@ -68,7 +68,7 @@ class DesktopConfig(BaseModel, frozen=True, extra="allow"):
     """The configuration of the sandbox; further fields are those of :class:`osgym_sdk.EpisodeArguments`."""
 
     hosts: str | None = None
-    """With commas between; else ``OSGYM_HOSTS``."""
+    """Hosts, separated by commas; ``OSGYM_HOSTS`` by default."""
 
 
 def samples(tasks: Any, **config: Any) -> list[Sample]:
@@ -93,7 +93,7 @@ def samples(tasks: Any, **config: Any) -> list[Sample]:
 
 @sandboxenv(name="osgym")
 class DesktopSandbox(SandboxEnvironment):
-    """One desktop, set up with its sample's task."""
+    """Desktop that is set up with its sample's task."""
 
     def __init__(self, desktop: Desktop) -> None:
         super().__init__()

@@ -33,7 +33,7 @@ SPLIT = "all"
 
 
 class DesktopAction(Action):
-    """What the model said."""
+    """Output of the model."""
 
     action: str | dict[str, Any] | list[Any]
     """An action string, an internal action, a list of these; or what the server's grammar reads."""
@@ -43,13 +43,13 @@ class DesktopObservation(Observation):
     """The screen after a step. ``reward`` is None until the end, and where there is none."""
 
     instruction: str = ""
-    """What the task asks for; with the first."""
+    """Instruction of the task; with the first observation."""
     content: list[dict[str, Any]] = Field(default_factory=list)
     """Parts of a user's message: what went wrong, then the screen as ``image_url`` (a data URL) or text."""
     valid: bool = True
     """False: the desktop was lost or the task could not be scored; nothing is to be learned from it."""
     failure: str = ""
-    """Why."""
+    """Reason why ``valid`` is False."""
 
 
 class DesktopState(State):
@@ -85,7 +85,6 @@ class DesktopEnvironment(Environment[DesktopAction, DesktopObservation, DesktopS
     def reset(
         self, seed: int | None = None, episode_id: str | None = None, **given: Any
     ) -> DesktopObservation:
-        """See :meth:`reset_async`."""
         return self._desktop.call(self._reset(seed, episode_id, given))
 
     async def reset_async(
@@ -99,7 +98,6 @@ class DesktopEnvironment(Environment[DesktopAction, DesktopObservation, DesktopS
         return await self._desktop.wait(self._reset(seed, episode_id, given))
 
     def step(self, action: DesktopAction, timeout_s: float | None = None, **given: Any) -> DesktopObservation:
-        """See :meth:`step_async`."""
         return self._desktop.call(self._step(action))
 
     async def step_async(
@@ -126,7 +124,7 @@ class DesktopEnvironment(Environment[DesktopAction, DesktopObservation, DesktopS
         return [SPLIT]
 
     def num_tasks(self, split: str) -> int:
-        """How many tasks ``reset`` chooses from."""
+        """Return the number of tasks that ``reset`` chooses from."""
         return len(self._tasks)
 
     def list_tasks(self, split: str) -> list[dict[str, Any]]:

@@ -34,7 +34,7 @@ class DesktopData(vf.TaskData):
     """A task of a desktop."""
 
     desktop_task: str
-    """It, as JSON."""
+    """The task as JSON."""
 
 
 class DesktopTask(vf.Task[DesktopData, vf.State, vf.TaskConfig]):
@@ -72,21 +72,21 @@ class DesktopEnvConfig(vf.EnvConfig):
     """The agent, and the desktops that it plays on."""
 
     agent: vf.AgentConfig = vf.AgentConfig(harness={"id": "null"}, runtime=vf.SubprocessConfig())
-    """It only talks; nothing of it runs in a sandbox."""
+    """Agent that only talks; no part of it runs in a sandbox."""
     retries: vf.RetryConfig = vf.RetryConfig(rules=[vf.RetryRule(type="SandboxError", max_retries=2)])
     """A rollout whose desktop was lost begins anew on a fresh one."""
     hosts: str | None = None
-    """With commas between; else ``OSGYM_HOSTS``."""
+    """Hosts, separated by commas; ``OSGYM_HOSTS`` by default."""
     sees: str = "image"
     """``image`` or ``elements`` (text of the accessibility tree)."""
     actions: str = "osgym"
     """The grammar of the model's words; ``auto`` for those of providers."""
     size: tuple[int, int] | None = None
-    """Of the screenshot, in pixels."""
+    """Size of the screenshot in pixels."""
     max_steps: int = 30
-    """After so many the task is scored as it stands."""
+    """Number of steps after which the task is scored as it stands."""
     lease_ttl_s: float = 60.0
-    """How long a host keeps a desktop without hearing from us."""
+    """Time without a sign of the client after which a host takes the desktop back."""
 
 
 class DesktopEnv(vf.Env[DesktopEnvConfig]):

@@ -73,12 +73,12 @@ def rows(tasks: Any) -> list[dict[str, Any]]:
 
 @dataclass(slots=True)
 class _Transcript:
-    """What was said so far, as messages and as tokens."""
+    """Conversation so far, as messages and as tokens."""
 
     messages: list[dict[str, Any]]
     ids: list[int] = field(default_factory=list)
     mask: list[int] = field(default_factory=list)
-    """Of the tokens after the prompt: 1 where the model said them."""
+    """Mask of the tokens after the prompt: 1 where the model said them."""
     logprobs: list[float] | None = None
     images: list[Any] = field(default_factory=list)
     turns: int = 1

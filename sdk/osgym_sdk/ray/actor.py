@@ -100,7 +100,7 @@ class _Leases:
         return _Lease(self._buffer, self._name)
 
     async def flush(self) -> None:
-        """Nothing waits."""
+        """Do nothing: this recorder has no queue."""
 
 
 class _Lease:

@@ -1,4 +1,4 @@
-"""What is to be played, is being played, and was played: one actor, so that each task is counted once."""
+"""Queue of tasks and buffer of results, in one actor, so that each task is counted once."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class RolloutBuffer:
         self._capacity = capacity
         self._number = 0
         self._again: deque[tuple[int, Any]] = deque()
-        """What an actor had that died."""
+        """Tasks of actors that died."""
         self._given: dict[str, dict[int, Any]] = {}
         self._tickets: dict[str, dict[str, Ticket]] = {}
         self._put: dict[str, int] = {}
@@ -103,6 +103,6 @@ class RolloutBuffer:
 
     @property
     def _over(self) -> bool:
-        """Whether nothing more will come."""
+        """True: nothing more will come."""
         more = self._tasks and (self._repeat or self._number < len(self._tasks))
         return not (more or self._again or any(self._given.values()))

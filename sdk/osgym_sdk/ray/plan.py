@@ -1,4 +1,4 @@
-"""How many actors there are, and beside which hosts. Pure."""
+"""Plan of actors: their number, and the hosts beside which they run. Pure."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from osgym_sdk._exceptions import ConfigError
 
 @dataclass(frozen=True, slots=True)
 class ActorPlan:
-    """One actor: it plays on one host, with so many replicas at a time."""
+    """Plan of one actor: its host, and the number of replicas that it plays with at once."""
 
     host: str
     replicas: int

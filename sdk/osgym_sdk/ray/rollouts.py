@@ -90,7 +90,7 @@ class Rollouts:
         self._begun = _connect(address, {resource_of(host): float(count) for host, count in room.items()})
         self._closed = False
         self._actors: dict[Any, tuple[str, Any, int]] = {}
-        """By the reference of what it returns in the end: name, handle, index of its plan."""
+        """Name, handle and index of the plan of each actor, by the reference of its return value."""
         self._deaths = [0] * len(self._plans)
         self.replaced = 0
         """Actors that died and were replaced."""
@@ -180,7 +180,7 @@ class Rollouts:
         self._actors[handle.run.remote()] = (name, handle, index)
 
     def _ended(self, reference: Any) -> None:
-        """See why an actor ended; replace it when it died."""
+        """Handle the end of an actor; replace it when it died."""
         name, handle, index = self._actors.pop(reference)
         try:
             ray.get(reference)

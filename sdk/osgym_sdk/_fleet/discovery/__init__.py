@@ -1,1 +1,1 @@
-"""Where the hosts of a fleet are listed: a file, tags of instances, a name; and the watch over it."""
+"""Sources that list the hosts of a fleet (a file, tags of instances, a name), and the watch over them."""

@@ -25,7 +25,7 @@ _MOST_TAG_CHARS = (128, 256)
 
 
 class Kind(enum.StrEnum):
-    """Where hosts are looked for."""
+    """Kind of a source of hosts."""
 
     AWS_TAG = "aws-tag"
     GCP_LABEL = "gcp-label"
@@ -75,7 +75,7 @@ class SourceAddress:
 
     @property
     def is_srv(self) -> bool:
-        """Whether SRV records are looked up, which name ports too (RFC 2782)."""
+        """True: SRV records are looked up, which name ports too (RFC 2782)."""
         return self.dns_name.startswith("_")
 
     def url(self, address: str, port: int | None = None) -> str:
@@ -85,7 +85,7 @@ class SourceAddress:
 
 
 def is_source(text: str) -> bool:
-    """Whether the text is one of the forms that are not the path of a file."""
+    """Tell the URL of a source from the path of a file."""
     return "://" in text
 
 
@@ -120,7 +120,6 @@ def parse_source(text: str, defaults: HostDefaults = NO_DEFAULTS) -> SourceAddre
 
 
 def _dns_target(text: str, body: str, default_port: int) -> tuple[str, int]:
-    """Return name and port."""
     name, colon, port = body.partition(":")
     if not name or len(name) > 253 or not re.fullmatch(r"[A-Za-z0-9_.-]+", name):
         raise ConfigError(f"{text}: write dns://NAME:PORT, or dns://_SERVICE._tcp.NAME for SRV records")

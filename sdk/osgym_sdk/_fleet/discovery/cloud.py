@@ -1,4 +1,4 @@
-"""What sources share that ask a cloud for its instances, by a library that blocks."""
+"""Base of sources that ask a cloud for its instances by a blocking library."""
 
 from __future__ import annotations
 
@@ -17,7 +17,6 @@ class CloudSource(HostSource):
     limit_s = 60.0
 
     def __init__(self, address: SourceAddress) -> None:
-        """Ask nothing yet."""
         self.name = address.text
         self._address = address
         self._asking = threading.Lock()

@@ -22,7 +22,7 @@ def open_source(text: str, defaults: HostDefaults) -> HostSource:
 
 
 class DnsSource(HostSource):
-    """All addresses of a name, by the system's resolver; with dnspython also by another, and SRV records."""
+    """Source of all addresses of a name; with dnspython also by another resolver, and of SRV records."""
 
     pause_s = 10.0
     most_pause_s = 60.0

@@ -12,7 +12,7 @@ from osgym_sdk.host_sources import HostDefaults, HostSource, SourceFailed
 
 COMPUTE_URL = "https://compute.googleapis.com/compute/v1/"
 OVERRIDE = "CLOUDSDK_API_ENDPOINT_OVERRIDES_COMPUTE"
-"""What gcloud takes for another endpoint (Private Service Connect), with the version in it."""
+"""Variable with which gcloud takes another endpoint (Private Service Connect), version included."""
 SCOPE = "https://www.googleapis.com/auth/compute.readonly"
 REQUEST_S = 15
 PAGE, MOST_PAGES = 500, 100

@@ -1,4 +1,4 @@
-"""From what ``from_fleet`` is given to hosts, settings and what is watched."""
+"""Opening of a fleet's source: its hosts, the settings that it adds, and the source to watch."""
 
 from __future__ import annotations
 

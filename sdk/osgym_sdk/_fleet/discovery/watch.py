@@ -12,7 +12,7 @@ from osgym_sdk.host_sources import HostSource, Listing, SourceFailed
 
 _LOG = logging.getLogger("osgym.sdk")
 _JITTER = (0.9, 1.1)
-"""So that many clients that began together do not ask together."""
+"""Factor on each pause, so that clients that started together do not ask together."""
 
 
 class HostWatch:
