@@ -20,6 +20,7 @@ import pytest
 from tests.support import ROOT
 from tests.support.local_http import serving_http
 
+from osgym_infra.archives.pack import build_wheels
 from osgym_protocol.version import __version__
 
 pytestmark = pytest.mark.timeout(300)
@@ -136,7 +137,7 @@ def test_from_a_git_address(python: Path, repository: tuple[str, str]) -> None:
 
 
 def test_from_dist(python: Path, tmp_path: Path) -> None:
-    """Releases require the protocol by its name, from wherever the wheels are."""
-    subprocess.run([sys.executable, ROOT / "scripts" / "dist.py", tmp_path / "dist"], check=True, timeout=240)
+    """Releases, as `make dist` builds them, require the protocol by its name from wherever the wheels are."""
+    build_wheels(ROOT, ("protocol", "sdk"), tmp_path / "dist")
     install(python, "--no-index", "--find-links", str(tmp_path / "dist"), "osgym-sdk")
     assert "osgym-protocol" in check(python)
