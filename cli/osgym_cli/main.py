@@ -12,6 +12,7 @@ from typing import Any
 import click
 
 from osgym_protocol.plugins import PluginError, PluginGroup, load_plugin, plugin_names
+from osgym_protocol.version import __version__
 
 SUMMARIES = {
     "checkpoint": "List, remove, export and import checkpoints of a running host agent.",
@@ -189,6 +190,6 @@ class _Root(CommandTree):
     "  osgym replica ls                      what runs there\n"
     "  osgym task run tasks --policy oracle  tasks, without a model\n",
 )
-@click.version_option(package_name="osgym-cli", prog_name="osgym")
+@click.version_option(__version__, prog_name="osgym")
 def main() -> None:
     """OSGym: many real desktops per machine, for training computer-use agents."""

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import importlib.metadata
 import logging
 import os
 from collections.abc import Sequence
@@ -67,6 +66,7 @@ from osgym_host.settings import Settings
 from osgym_host.tasks.interface import DownloadCache, Sandbox, TaskPolicy
 from osgym_host.tracing import StepTracer
 from osgym_protocol.host_api import HostImage
+from osgym_protocol.version import __version__
 
 log = logging.getLogger(__name__)
 
@@ -219,7 +219,7 @@ class HostAgent:
     def _identity(self) -> HostIdentity:
         return HostIdentity(
             host_id=host_id(self.settings.data_dir),
-            version=importlib.metadata.version("osgym-host"),
+            version=__version__,
             runtime=self.runtime.name,
             image=HostImage(self.image.image.digest, self.image.flavor),
             screen=self._size_px,

@@ -1,3 +1,3 @@
 """Version of all distributions; the others' `_version.py` are links to this file."""
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"

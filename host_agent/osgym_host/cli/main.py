@@ -6,6 +6,8 @@ import importlib
 
 import click
 
+from osgym_protocol.version import __version__
+
 COMMANDS = ("clean", "doctor", "image", "openapi", "serve", "settle", "token", "web")
 """Names of the commands; each is the object of that name in the module of that name."""
 
@@ -29,6 +31,6 @@ class _Commands(click.Group):
     context_settings={"help_option_names": ["-h", "--help"]},
     epilog="\b\nExamples:\n  python -m osgym_host serve --set image=small\n",
 )
-@click.version_option(package_name="osgym-host", prog_name="osgym-host")
+@click.version_option(__version__, prog_name="osgym-host")
 def main() -> None:
     """Administer the host agent of this machine."""

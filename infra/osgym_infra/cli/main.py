@@ -5,10 +5,11 @@ from __future__ import annotations
 import click
 
 from osgym_infra.cli.fleet import fleet
+from osgym_protocol.version import __version__
 
 
 @click.group(context_settings={"help_option_names": ["-h", "--help"]})
-@click.version_option(package_name="osgym-infra", prog_name="osgym-infra")
+@click.version_option(__version__, prog_name="osgym-infra")
 def main() -> None:
     """What a fleet of OSGym hosts costs, and which hosts to take."""
 

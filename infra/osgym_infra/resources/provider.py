@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import importlib.metadata
 import json
 import secrets
 from collections.abc import Awaitable, Callable, Coroutine, Mapping
@@ -30,8 +29,9 @@ from osgym_infra.links.link import OutputListener
 from osgym_infra.resources import archive_inputs, archives
 from osgym_infra.resources import host_inputs as inputs
 from osgym_infra.resources.values import UNKNOWN, Values, has_unknown, plain_all, wrapped
+from osgym_protocol.version import __version__
 
-NAME, VERSION = "osgym", importlib.metadata.version("osgym-infra")
+NAME, VERSION = "osgym", __version__
 HOST, SECRETS = "osgym:index:SshHost", "osgym:index:FleetSecrets"
 TOKEN_BYTES = 32
 
