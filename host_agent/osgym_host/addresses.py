@@ -1,4 +1,4 @@
-"""Where a guest agent listens, and unix sockets at paths longer than a socket address holds."""
+"""Addresses of guest agents, and unix sockets at paths longer than a socket address holds."""
 
 from __future__ import annotations
 
@@ -15,21 +15,21 @@ _UNIX_PATH_MAX = 107
 
 @dataclass(frozen=True, slots=True)
 class UnixAddress:
-    """The guest agent listens on this unix socket of the host."""
+    """Unix socket of the host on which the guest agent listens."""
 
     path: Path
 
 
 @dataclass(frozen=True, slots=True)
 class TcpAddress:
-    """The guest agent listens on TCP in the host's own network: every user of the host can connect."""
+    """TCP address in the host's own network, which every user of the host can connect to."""
 
     host: str
     port: int
 
 
 class SocketMaker(Protocol):
-    """What makes sockets inside a network namespace."""
+    """Maker of sockets inside a network namespace."""
 
     def make_socket(self) -> socket.socket:
         """Make a TCP socket inside, not blocking and not connected.
@@ -42,7 +42,7 @@ class SocketMaker(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class EnclosedAddress:
-    """The guest agent is reached by TCP from inside a network namespace, and from nowhere else."""
+    """TCP address that is reachable from inside a network namespace only."""
 
     host: str
     port: int
@@ -54,7 +54,7 @@ GuestAddress = UnixAddress | TcpAddress | EnclosedAddress
 
 @contextlib.contextmanager
 def short_unix_path(path: str) -> Iterator[str]:
-    """Give a name for `path` that fits into a socket address, whatever the path's length."""
+    """Yield a name for `path` that fits into a socket address, whatever the path's length."""
     if len(os.fsencode(path)) <= _UNIX_PATH_MAX:
         yield path
         return

@@ -1,8 +1,8 @@
-"""Connections of clients: how many there may be, how long one may say nothing, how large a request's head is.
+"""Connections of clients, with bounds on their number, their idle time and the size of request heads.
 
-uvicorn parses HTTP and bounds none of that: a connection that never finishes its first line stays for ever,
-and once the descriptors are used up nobody is served and every failed accept is logged. Here a connection
-that waits makes way for a new one, those that wait for themselves first.
+uvicorn parses HTTP and bounds none of that: a connection that never finishes its first line stays open, and
+once the descriptors are used up, no client is served and every failed accept is logged. Here a waiting
+connection is closed for a new one, the connections of the same address first.
 """
 
 from __future__ import annotations
@@ -31,17 +31,19 @@ except ImportError:  # httptools is installed for CPython only
 log = logging.getLogger(__name__)
 
 MAX_HEAD_BYTES = 16 * 1024
-"""Of a request's line and headers; parsing as much takes 4 ms when it is all headers."""
+"""Size of a request's line and headers; parsing as much takes 4 ms when it is all headers."""
 BODY_PIECE_BYTES = 64 * 1024
-"""Of a body, parsed in one go; it may be followed by other requests."""
+"""Size of a body's part that is parsed in one go; further requests may follow it."""
 HEAD_S = 10.0
-"""From the first byte of a request, or the connection, to the end of its head."""
+"""Time from the first byte of a request, or the connection, to the end of its head."""
 HANDSHAKE_S = 5.0
 WRITE_STALL_S = 60.0
-"""How long a client may leave an answer unread that it does not take."""
+"""Time for which a client may leave an answer unread."""
 LINGER_S = 2.0
 LINGER_BYTES = 32 * 1024 * 1024
-"""How long, and how much, the rest of a body that nobody wants is thrown away: its sender shall read why."""
+"""Time and size for which the rest of an unwanted body is read and dropped, so that its sender reads the
+answer.
+"""
 MAX_PIPELINED = 16
 MOST_CONNECTIONS = 16384
 ACCEPT_PAUSE_S = 0.1
@@ -65,24 +67,25 @@ _TOO_LARGE = _answer(
 
 @dataclass(frozen=True, slots=True)
 class ConnectionBounds:
-    """How many connections there may be, in all and from one address."""
+    """Largest numbers of connections, in all and from one address."""
 
     total: int
     per_address: int
 
     @classmethod
     def of(cls, total: int, per_address: int) -> ConnectionBounds:
-        """Fill in what is 0: half of the descriptors that this process may open, 3/4 of the total."""
+        """Replace zeros by defaults: half of the descriptors that this process may open, and 3/4 of the
+        total.
+        """
         if not total:
             total = min(resource.getrlimit(resource.RLIMIT_NOFILE)[0] // 2, MOST_CONNECTIONS)
         return cls(total, per_address or max(1, total * 3 // 4))
 
 
 class ConnectionTable:
-    """The connections there are. Those that wait are in the order in which they began to."""
+    """Open connections. Waiting ones are in the order in which they began to wait."""
 
     def __init__(self, bounds: ConnectionBounds) -> None:
-        """Begin empty."""
         self._bounds = bounds
         self._by_address: Counter[str] = Counter()
         self._half_open: dict[Connection, None] = {}
@@ -90,7 +93,7 @@ class ConnectionTable:
         self.count = 0
 
     def admit(self, address: str) -> bool:
-        """Count a new connection in if there is room for it, or another can make way."""
+        """Count a new connection if there is room for it, or a waiting one can be closed for it."""
         if self._by_address[address] >= self._bounds.per_address and not self._make_way(address):
             return False
         if self.count >= self._bounds.total and not self._make_way(None):
@@ -100,24 +103,24 @@ class ConnectionTable:
         return True
 
     def gone(self, address: str) -> None:
-        """Count a connection out."""
+        """Count a connection as closed."""
         self.count -= 1
         self._by_address[address] -= 1
         if self._by_address[address] <= 0:
             del self._by_address[address]
 
     def half_open(self, connection: Connection) -> None:
-        """Note that a connection has not yet sent a whole head."""
+        """Mark a connection that has not yet sent a whole head."""
         self._idle.pop(connection, None)
         self._half_open.setdefault(connection)
 
     def idle(self, connection: Connection) -> None:
-        """Note that a connection has had its answer and waits."""
+        """Mark a connection that has had its answer and waits."""
         self._half_open.pop(connection, None)
         self._idle.setdefault(connection)
 
     def busy(self, connection: Connection) -> None:
-        """Note that a connection has a request, or is gone."""
+        """Mark a connection that has a request, or is gone."""
         self._half_open.pop(connection, None)
         self._idle.pop(connection, None)
 
@@ -132,10 +135,10 @@ class ConnectionTable:
 
 
 class Connection(HttpProtocol):
-    """One connection, with deadlines and bounds for what uvicorn waits for without end."""
+    """One connection, with deadlines and bounds where uvicorn waits without end."""
 
     def __init__(self, table: ConnectionTable, address: str, **uvicorns: Any) -> None:
-        """Wait for `connection_made`; the connection is counted in already."""
+        """Wait for `connection_made`; the connection is counted already."""
         super().__init__(**uvicorns)
         self.address = address
         self._table = table
@@ -148,12 +151,12 @@ class Connection(HttpProtocol):
         self._stall: asyncio.TimerHandle | None = None
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]  # asyncio's base has any transport
-        """Begin to wait for a request."""
+        """Start to wait for a request."""
         super().connection_made(transport)
         self._wait_for_head()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Count it out."""
+        """Count the connection as closed."""
         self._stop(self._timer)
         self._stop(self._stall)
         self._table.busy(self)
@@ -161,19 +164,19 @@ class Connection(HttpProtocol):
         super().connection_lost(exc)
 
     def count_out(self) -> None:
-        """Count the connection out, once: it is gone, or never came to be."""
+        """Count the connection as closed, once: it is gone, or was never made."""
         if self._counted:
             self._counted = False
             self._table.gone(self.address)
 
     def abort(self) -> None:
-        """Drop the connection to make way; it counts as gone at once."""
+        """Drop the connection in favour of a new one; it counts as closed at once."""
         self._table.busy(self)
         self.count_out()
         self.transport.abort()
 
     def data_received(self, data: bytes) -> None:
-        """Parse what came, a bounded piece at a time."""
+        """Parse received bytes, a bounded piece at a time."""
         if self._discards:
             self._discarded_bytes += len(data)
             if self._discarded_bytes > LINGER_BYTES:
@@ -207,7 +210,7 @@ class Connection(HttpProtocol):
             self.transport.abort()
 
     def on_response_complete(self) -> None:
-        """Wait for another request; or for the end of a body that nobody read, to throw it away."""
+        """Wait for another request, or for the end of a body that no handler read, to drop it."""
         super().on_response_complete()
         if self.transport.is_closing() or not self.cycle.response_complete:
             return  # or there is another one in the pipeline
@@ -223,12 +226,12 @@ class Connection(HttpProtocol):
             self._table.idle(self)
 
     def pause_writing(self) -> None:
-        """Wait for a client that does not read; not for ever."""
+        """Start the deadline of a client that does not read."""
         super().pause_writing()
         self._stall = self.loop.call_later(WRITE_STALL_S, self.transport.abort)
 
     def resume_writing(self) -> None:
-        """Go on."""
+        """Stop the deadline of a client that reads again."""
         self._stop(self._stall)
         super().resume_writing()
 
@@ -250,8 +253,8 @@ class Connection(HttpProtocol):
 class Listener:
     """Accepts the connections of one listening socket, within the bounds of a table.
 
-    In the place of an `asyncio.Server`: that one accepts thousands in one go, knows no bound, and when
-    descriptors run out logs every failure of every attempt.
+    It replaces an `asyncio.Server`, which accepts thousands in one go, has no bound, and logs every failed
+    attempt when descriptors run out.
     """
 
     def __init__(
@@ -261,7 +264,7 @@ class Listener:
         make: Callable[[str], Connection],
         tls: ssl.SSLContext | None,
     ) -> None:
-        """Begin to accept. `make` gives the protocol of a connection from an address."""
+        """Start to accept. `make` returns the protocol of a connection from an address."""
         self._sock = sock
         self._table = table
         self._make = make
@@ -270,14 +273,14 @@ class Listener:
         self._task = asyncio.get_running_loop().create_task(self._accept(), name="connections:accept")
 
     def close(self) -> None:
-        """Accept no more."""
+        """Stop accepting."""
         asyncio.get_running_loop().remove_reader(self._sock.fileno())
         self._task.cancel()
         for opening in self._openings:
             opening.cancel()
 
     async def wait_closed(self) -> None:
-        """Wait until nothing of it runs."""
+        """Wait until all of its connections are closed."""
         await asyncio.gather(self._task, *self._openings, return_exceptions=True)
 
     async def _accept(self) -> None:
@@ -320,7 +323,9 @@ class Listener:
 
 
 def _network_of(peer: Any) -> str:
-    """Return whom to count a connection for: an address, of IPv6 the network of a site's host (/64)."""
+    """Return the key under which a connection is counted: an address, for IPv6 the network of a site's host
+    (/64).
+    """
     text = str(peer[0]).split("%")[0]
     with contextlib.suppress(ValueError):
         address = ipaddress.ip_address(text)

@@ -1,4 +1,4 @@
-"""Measurement of the CPU time that a call costs the thread which answers all calls.
+"""Measurement of the CPU time that a call costs the thread that answers all calls.
 
 The time is summed between the points where the call waits, and includes tasks that work for the call.
 """
@@ -21,7 +21,6 @@ class MeasuredCall(Awaitable[T], Generic[T]):
     """
 
     def __init__(self, inner: Awaitable[T]) -> None:
-        """Wrap an awaitable."""
         self._inner = inner
         self.cost_s = 0.0
 
@@ -47,7 +46,7 @@ class MeasuredCall(Awaitable[T], Generic[T]):
                 resume = lambda: steps.send(given)  # noqa: E731, B023  # called before the next assignment
 
     async def run(self) -> T:
-        """Run the call; its cost includes what tasks that it starts run by `charged_to_caller`."""
+        """Run the call; its cost includes that of its tasks by `charged_to_caller`."""
         token = _caller.set(self)
         try:
             return await self
@@ -56,11 +55,11 @@ class MeasuredCall(Awaitable[T], Generic[T]):
 
 
 _caller: ContextVar[MeasuredCall[Any] | None] = ContextVar("caller", default=None)
-"""The call that is being answered; a task inherits the call that started it."""
+"""Call that is being answered; a task inherits the call that started it."""
 
 
 async def charged_to_caller(work: Awaitable[T]) -> T:
-    """Await work that a task does for the call which started it, and add its cost to that call's."""
+    """Await work of a task for the call that started it, and add its cost to that call's."""
     caller, measured = _caller.get(), MeasuredCall(work)
     try:
         return await measured

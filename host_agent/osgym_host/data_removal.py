@@ -1,4 +1,4 @@
-"""Removes a data directory whole, and nothing that is not ours."""
+"""Removal of a whole data directory, and of nothing that is not ours."""
 
 from __future__ import annotations
 
@@ -11,24 +11,24 @@ from osgym_host.errors import OsgymHostError
 OWN = frozenset(
     {"cache", "checkpoints", "disks", "images", "run", "runner", "snapshots", "state", "trajectories"}
 )
-"""What the store, the host agent and bakes put into a data directory."""
+"""Names that the stores, the host agent and bakes put into a data directory."""
 
 FLEET_MARK = ".osgym-bootstrap"
-"""What a fleet's bootstrap leaves in a folder that it made (infra/bootstrap/bootstrap.sh)."""
+"""File that a fleet's bootstrap leaves in a folder that it made (infra/bootstrap/bootstrap.sh)."""
 
 
 class NotRemovable(OsgymHostError):
-    """The folder is not removed; nothing of it was."""
+    """The folder is not removed; no part of it was."""
 
 
 def check_removable(folder: Path, mounts: str | None = None) -> None:
     """Check that a folder is a data directory and nothing else, and that nothing in it is in use.
 
     Args:
-        mounts: as in /proc/self/mountinfo.
+        mounts: Text as in /proc/self/mountinfo.
 
     Raises:
-        NotRemovable: why not.
+        NotRemovable: The folder fails the check; the message has the reason.
     """
     if folder.is_symlink() or not folder.is_dir():
         raise NotRemovable(f"{folder} is no folder")
@@ -50,7 +50,7 @@ def check_removable(folder: Path, mounts: str | None = None) -> None:
 
 
 def size_gib(folder: Path) -> float:
-    """Return how much of the disk a folder takes; what links share counts once."""
+    """Return the disk space of a folder; hard links count once."""
     seen: set[tuple[int, int]] = set()
     total = 0
     for where, _, files in os.walk(folder):
@@ -66,10 +66,10 @@ def size_gib(folder: Path) -> float:
 
 
 def remove_data(folder: Path) -> None:
-    """Remove a data directory that `check_removable` let pass.
+    """Remove a data directory that passed `check_removable`.
 
     Raises:
-        NotRemovable: something could not be removed, and stays.
+        NotRemovable: A part could not be removed, and stays.
     """
     check_removable(folder)
     try:

@@ -1,4 +1,4 @@
-"""The root of every exception that the host raises on purpose, and the one that its API answers."""
+"""Root of the host's exceptions, and the exception that its API answers."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ class ServiceError(OsgymHostError):
     """Error that the API answers: a stable code, a message, details.
 
     Attributes:
-        status: The HTTP status: the table's, where the answer has no more exact one.
+        status: HTTP status: the table's, where the answer has no more exact one.
         message: One sentence for people.
-        details: More, for programs.
+        details: Further facts for programs.
     """
 
     def __init__(
@@ -37,5 +37,5 @@ class ServiceError(OsgymHostError):
         self.details = dict(details or {})
 
     def info(self) -> ErrorInfo:
-        """Return what is on the wire."""
+        """Return the body of the answer."""
         return ErrorInfo(self.code, self.message, self.details)

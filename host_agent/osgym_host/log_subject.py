@@ -1,6 +1,6 @@
-"""Whom a record of the log is about, set where work on a replica or episode begins, read when one is logged.
+"""Subject of log records, set where work on a replica or episode begins and read when a record is made.
 
-Tasks that are started in between have it too, and threads of `asyncio.to_thread`.
+Tasks that are started in between inherit it, and so do threads of `asyncio.to_thread`.
 """
 
 from __future__ import annotations
@@ -12,26 +12,25 @@ from dataclasses import dataclass
 from typing import Protocol
 
 FIELDS = ("replica", "generation", "episode", "run", "task")
-"""All that is said of a subject, in this order. `episode` is also the name of its lease; never its secret."""
+"""Fields of a subject, in this order. `episode` is also the name of its lease; never its secret."""
 
 
 class LogSubject(Protocol):
-    """Something that records are about."""
+    """Subject of log records."""
 
     def log_fields(self) -> Mapping[str, str | int | None]:
-        """Return what is known of it now, of `FIELDS`; quick, and raises nothing."""
+        """Return its known values of `FIELDS`; quick, and raises nothing."""
 
 
 @dataclass(frozen=True, slots=True)
 class Named:
-    """A subject of which no more than names are known."""
+    """A subject of which only names are known."""
 
     replica: str | None = None
     generation: int | None = None
     episode: str | None = None
 
     def log_fields(self) -> Mapping[str, str | int | None]:
-        """Return the names."""
         return {"replica": self.replica, "generation": self.generation, "episode": self.episode}
 
 
@@ -40,7 +39,7 @@ _SUBJECT: ContextVar[LogSubject | None] = ContextVar("osgym_log_subject", defaul
 
 @contextmanager
 def about(subject: LogSubject) -> Iterator[None]:
-    """Make what is logged inside, also by tasks that begin there, be about `subject` and nobody else."""
+    """Make `subject` the only subject of records inside, and in tasks that begin there."""
     before = _SUBJECT.set(subject)
     try:
         yield
@@ -49,7 +48,7 @@ def about(subject: LogSubject) -> Iterator[None]:
 
 
 def fields() -> dict[str, str | int]:
-    """Return what is known of that, without what is not."""
+    """Return the known fields of the current subject."""
     subject = _SUBJECT.get()
     if subject is None:
         return {}

@@ -1,7 +1,7 @@
-"""What the host agent logs, text or JSON: no control characters, no forged lines, bounded in length and rate.
+"""Log of the host agent, text or JSON: no control characters, no forged lines, bounded in length and rate.
 
-Messages quote guests, tasks and clients. None of them may move the cursor of whoever reads the log, forge a
-line of it, or fill the disk with it. `escape_controls` is for whoever shows such text elsewhere.
+Messages quote guests, tasks and clients. None of them may move a reader's cursor, forge a line, or fill the
+disk. `escape_controls` is for such text elsewhere.
 """
 
 from __future__ import annotations
@@ -19,20 +19,20 @@ from osgym_host import log_subject
 
 FORMAT = "%(asctime)s %(levelname)s %(name)s: %(message)s"
 MAX_RECORD_CHARS = 16_384
-"""Of one record, its traceback included; what is longer is cut in the middle."""
+"""Length of one record, its traceback included; a longer one is cut in the middle."""
 WINDOW_S = 10.0
 MAX_ALIKE = 20
-"""Records of one logger, level and message template that are let through in a window."""
+"""Number of records of one logger, level and message template that pass in a window."""
 MAX_RECORDS = 1000
-"""Records of all kinds that are let through in a window."""
+"""Number of records of all kinds that pass in a window."""
 MAX_FIELD_CHARS = 200
-"""Of what is said of a record's subject: clients name runs and tasks."""
+"""Length of a subject's field: clients name runs and tasks."""
 _KEY_CHARS = 80
 _SUBJECT = "osgym_subject"
-"""Attribute of a record that has been judged: the fields of whom it is about."""
+"""Attribute of a checked record with the fields of its subject."""
 _PLAIN = re.compile(r"[A-Za-z0-9_./:-]+")
 _CONTINUED = "  | "
-"""Before each line of a record but its first, so that none of them can pass for a record."""
+"""Prefix of each line of a record but its first, so that none of them can pass for a record."""
 
 _BIDI = (0x061C, 0x200E, 0x200F, *range(0x202A, 0x202F), *range(0x2066, 0x206A))
 _SEPARATORS = (0x2028, 0x2029)
@@ -46,37 +46,36 @@ _ESCAPES: dict[int, str] = {
 
 
 def escape_controls(text: str) -> str:
-    """Return text that is one line and moves no cursor: what is not plainly printed is escaped.
+    """Return text as one line that moves no cursor, with everything else escaped.
 
-    Escaped are control characters (C0, DEL, C1), line and paragraph separators, marks that turn the
-    direction of writing, and halves of surrogate pairs, which cannot be encoded.
+    Escaped are control characters (C0, DEL, C1), line and paragraph separators, marks that turn the direction
+    of writing, and halves of surrogate pairs, which cannot be encoded.
     """
     return text if text.isascii() and text.isprintable() else text.translate(_ESCAPES)
 
 
 def escape_lines(text: str) -> str:
-    """Return the same for text of several lines, which stay apart."""
+    """Return text of several lines escaped likewise; its lines stay apart."""
     return "\n".join(escape_controls(line) for line in text.split("\n"))
 
 
 def quote_lines(text: str, max_chars: int) -> str:
-    """Return the end of what a guest or a program wrote as one line, each of its lines after a bar.
+    """Return the end of a guest's or a program's output as one line, with a bar before each of its lines.
 
-    Nothing of it can pass for a line of ours, wherever it is shown; at most `max_chars` of it are taken.
+    It cannot pass for a line of ours, wherever it is shown; it has at most `max_chars` of the output.
     """
     lines = (line.strip() for line in re.split(r"[\r\n]+", text[-max_chars:]))
     return " ".join(f"| {escape_controls(line)}" for line in lines if line)
 
 
 class SafeFormatter(logging.Formatter):
-    """Formats a record; each of its lines but the first is marked as one that goes on."""
+    """Formats a record; each of its lines but the first is marked as a continuation."""
 
     def __init__(self) -> None:
-        """Use the format of this service."""
         super().__init__(FORMAT)
 
     def format(self, record: logging.LogRecord) -> str:
-        """Return the text of a record, whom it is about before the message, its traceback included."""
+        """Return the text of a record: subject, message, traceback."""
         record.message = _bracket(_subject_of(record)) + record.getMessage()
         record.asctime = self.formatTime(record, self.datefmt)
         parts = [self.formatMessage(record)]
@@ -90,12 +89,11 @@ class SafeFormatter(logging.Formatter):
 class JsonFormatter(logging.Formatter):
     """Formats a record as one JSON object in one line of ASCII.
 
-    `time` (UTC, ISO 8601), `level`, `logger`, `message` (one line); of `log_subject.FIELDS` what is known;
+    `time` (UTC, ISO 8601), `level`, `logger`, `message` (one line); the known ones of `log_subject.FIELDS`;
     `exception` where there is one.
     """
 
     def format(self, record: logging.LogRecord) -> str:
-        """Return the line of a record."""
         when = datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds")
         said: dict[str, str | int] = {
             "time": when.replace("+00:00", "Z"),
@@ -120,7 +118,9 @@ def _subject_of(record: logging.LogRecord) -> dict[str, str | int]:
 
 
 def _bracket(said: Mapping[str, str | int]) -> str:
-    """Return it for people; what is not plain is quoted, so that none of it can pass for another field."""
+    """Return fields for people; values that are not plain are quoted, so that none can pass for another
+    field.
+    """
     if not said:
         return ""
     texts = [
@@ -138,10 +138,9 @@ def _cut(text: str) -> str:
 
 
 class RecordLimit:
-    """How many records pass in a window of `WINDOW_S`: `MAX_ALIKE` of a kind, `MAX_RECORDS` in all."""
+    """Bounds of the records in a window of `WINDOW_S`: `MAX_ALIKE` of a kind, `MAX_RECORDS` in all."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
-        """Begin with the first record."""
         self._clock = clock
         self._until = 0.0
         self._seen: dict[Hashable, int] = {}
@@ -149,11 +148,11 @@ class RecordLimit:
         self._left_out = 0
 
     def admit(self, kind: Hashable) -> tuple[bool, int]:
-        """Judge one record.
+        """Count one record.
 
         Returns:
-            Whether it passes, and how many were left out in the window before (0 unless it is the first
-            record of a new window).
+            Whether it passes, and the number of records that were left out in the window before (0 unless it
+            is the first record of a new window).
         """
         now, before = self._clock(), 0
         if now >= self._until:
@@ -171,7 +170,7 @@ class RecordLimit:
 
 
 class BoundedHandler(logging.StreamHandler[TextIO]):
-    """Writes records that `RecordLimit` lets through, and how many it did not."""
+    """Writes records that `RecordLimit` lets through, and the number of the others."""
 
     def __init__(
         self,
@@ -179,13 +178,13 @@ class BoundedHandler(logging.StreamHandler[TextIO]):
         limit: RecordLimit | None = None,
         formatter: logging.Formatter | None = None,
     ) -> None:
-        """Write text to stderr unless told otherwise."""
+        """Write text to stderr by default."""
         super().__init__(stream or sys.stderr)
         self._limit = limit or RecordLimit()
         self.setFormatter(formatter or SafeFormatter())
 
     def emit(self, record: logging.LogRecord) -> None:
-        """Write the record with whom it is about, or count it."""
+        """Write the record with its subject, or count it."""
         passes, left_out = self._limit.admit((record.name, record.levelno, str(record.msg)[:_KEY_CHARS]))
         if left_out:
             text = "%d records were left out in the last %g s: too many, or too many alike"
@@ -197,7 +196,7 @@ class BoundedHandler(logging.StreamHandler[TextIO]):
 
 
 def configure(level: str, form: Literal["text", "json"] = "text") -> None:
-    """Send what is logged in this process to stderr, from `level` on."""
+    """Log to stderr, from `level` on, for this process."""
     root = logging.getLogger()
     for handler in list(root.handlers):
         root.removeHandler(handler)

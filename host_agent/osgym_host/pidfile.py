@@ -1,4 +1,4 @@
-"""Which process is the host agent of an instance: a file that it keeps locked while it lives."""
+"""Process of an instance's host agent: a file that it keeps locked while it lives."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ class AlreadyRunning(OsgymHostError):
 
 
 def pid_path(data_dir: Path, instance: str) -> Path:
-    """Return where the number stands."""
+    """Return the path of the file with its number."""
     return data_dir / "state" / instance / "pid"
 
 
@@ -50,7 +50,7 @@ def held(path: Path) -> Iterator[None]:
 
 
 def holder(path: Path) -> int | None:
-    """Return the process that holds the file now, None when none does.
+    """Return the process that holds the file now, None when there is none.
 
     Raises:
         OSError: The file cannot be read.

@@ -9,18 +9,18 @@ import signal
 from collections.abc import Mapping, Sequence
 
 _DRAIN_S = 5.0
-"""A killed program's pipe ends at once, unless a process that left its group holds it."""
+"""Time for the end of a killed program's pipe, which a process that left its group may hold."""
 
 
 async def start_program(
     argv: Sequence[str], *, environ: Mapping[str, str] | None = None, reads: bool = False
 ) -> asyncio.subprocess.Process:
-    """Start a program in a group of its own, for `end_program`; what it prints, errors too, is its `stdout`.
+    """Start a program in a group of its own, for `end_program`; `stdout` has its output and errors.
 
     Args:
-        argv: The program and its arguments.
-        environ: All of its environment; ours by default.
-        reads: Whether it has a standard input.
+        argv: Program and its arguments.
+        environ: Whole environment; ours by default.
+        reads: It has a standard input.
 
     Raises:
         OSError: It cannot be started.
@@ -38,8 +38,8 @@ async def start_program(
 async def end_program(process: asyncio.subprocess.Process) -> None:
     """Kill a program that leads a group of its own, with this group, and wait for it.
 
-    What it printed and nobody read is thrown away: asyncio's `wait` returns only when the pipes are at
-    their end, and a pipe of which too much was buffered is read no further without this.
+    Unread output is dropped: asyncio's `wait` returns only when the pipes are at their end, and a pipe whose
+    buffer is full is otherwise not read further.
     """
     if process.returncode is not None:
         return

@@ -1,10 +1,10 @@
-"""One uvicorn server for one app on several ports, with a shutdown that is bounded.
+"""One uvicorn server for one app on several ports, with a bounded shutdown.
 
 uvicorn parses with httptools where that is installed (it is a dependency of ours): a step over stand-in
 replicas takes 0.77 of the CPU time and 0.83 of the wall time that it takes with h11 (2.42 to 1.86 ms CPU,
 6.45 to 5.36 ms, median of 1000 steps, 2 runs each, interleaved). uvloop beside it took back a part (2.11 ms
-CPU): our calls to guests use the loop's socket methods, which are not what it is fast at. So asyncio's
-own loop stays.
+CPU): our calls to guests use the loop's socket methods, which are not what it is fast at. So asyncio's own
+loop stays.
 """
 
 from __future__ import annotations
@@ -25,9 +25,9 @@ from osgym_host.settings import Settings
 BACKLOG = 2048
 KEEP_ALIVE_S = 75
 GRACE_S = 5
-"""How long calls in flight may still take when the service stops."""
+"""Time that calls in flight get when the service stops."""
 TELL_S = 2
-"""What of that is left for saying to the others why they end; cut off, they would be failures of the host."""
+"""Part of that time for answering the others with the reason; cut off, they would be failures of the host."""
 
 
 def bind(settings: Settings) -> list[socket.socket]:
@@ -62,17 +62,18 @@ def bind(settings: Settings) -> list[socket.socket]:
 
 
 def urls(settings: Settings, sockets: Sequence[socket.socket]) -> list[str]:
-    """Return where the service can be reached."""
+    """Return the URLs of the service."""
     scheme = "https" if settings.tls_cert is not None else "http"
     host = f"[{settings.host}]" if ":" in settings.host else settings.host
     return [f"{scheme}://{host}:{sock.getsockname()[1]}" for sock in sockets]
 
 
 class HostServer(uvicorn.Server):
-    """Tells the agent when it begins to stop, before it waits for calls in flight, and when it waits no more.
+    """Server that reports the start of its stop, before it waits for calls in flight, and the end of that
+    wait.
 
     Attributes:
-        stopped_by: The first signal that stopped it, None when none did.
+        stopped_by: First signal that stopped it, None when none did.
     """
 
     def __init__(
@@ -100,7 +101,7 @@ class HostServer(uvicorn.Server):
         self._bounds = ConnectionBounds.of(settings.max_connections, settings.max_connections_per_address)
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
-        """Serve the sockets; in the place of uvicorn's own, which bounds nothing."""
+        """Serve the sockets; replaces uvicorn's own start, which bounds nothing."""
         assert sockets is not None
         table = ConnectionTable(self._bounds)
         listeners = listen(sockets, table, self.config, self.server_state, self.lifespan.state)
@@ -108,7 +109,7 @@ class HostServer(uvicorn.Server):
         self.started = True
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
-        """Wait for calls in flight, and shortly before their time is over have them ended."""
+        """Wait for calls in flight, and end them shortly before their time is over."""
         late = asyncio.get_running_loop().call_later(GRACE_S - TELL_S, self._on_late)
         try:
             await super().shutdown(sockets)
@@ -136,7 +137,7 @@ class HostServer(uvicorn.Server):
                 loop.remove_signal_handler(sig)
 
     def _stop(self, sig: int) -> None:
-        """Begin to stop. A further signal changes nothing: what is left to do is bounded."""
+        """Start to stop. A further signal changes nothing, since the remaining work is bounded."""
         if self.stopped_by is None:
             self.stopped_by = sig
             self._on_stop()

@@ -1,7 +1,7 @@
-"""Spans of what a host does for a client: children of the span that the client names in its request.
+"""Spans of a host's work for a client: children of the span that the client names in its request.
 
-They are made when the answer is there, from the times that it has anyway: a step is no slower for them, and
-the guest needs nothing. OpenTelemetry's variables say where they are sent.
+They are made after the answer, from its existing times: a step is no slower for them, and the guest is not
+involved. OpenTelemetry's variables say where they are sent.
 """
 
 from __future__ import annotations
@@ -20,17 +20,17 @@ if TYPE_CHECKING:
 SERVICE = "osgym-host"
 CLOSE_S = 3.0
 _IN_GUEST = ("input", "settle", "capture", "encode")
-"""Of a step's times in the guest agent, in the order in which they pass."""
+"""Times of a step in the guest agent, in their order."""
 
 
 @dataclass(frozen=True, slots=True)
 class TracedStep:
-    """What the spans of a step say.
+    """Values of a step's spans.
 
     Attributes:
-        host_ms: all that the host took.
-        guest_ms: of that, from the request to the guest agent until its answer.
-        after_ms: from then until the host was done.
+        host_ms: Total time of the host.
+        guest_ms: Part of it from the request to the guest agent until its answer.
+        after_ms: Part of it from then until the host was done.
     """
 
     episode_id: str
@@ -48,12 +48,11 @@ class StepTracer:
     """Makes spans and hands them over to a thread that sends them."""
 
     def __init__(self, provider: SpanProvider) -> None:
-        """Spans are made by a provider, which `close` ends."""
         self._provider = provider
         self._tracer = provider.get_tracer("osgym_host")
 
     def step(self, traceparent: str, step: TracedStep) -> None:
-        """Make the spans of a step that has just ended: the host's, the guest's, and what was done there."""
+        """Make the spans of a step that has just ended: the host's, the guest's, and the guest's parts."""
         ended_ns = time.time_ns()
         attributes = {
             "osgym.episode_id": step.episode_id,
@@ -73,13 +72,14 @@ class StepTracer:
             self._in_guest(step.observation, guest, asked_ns, answered_ns)
 
     def close(self) -> None:
-        """Send what has not been sent, as far as `CLOSE_S` goes. Idempotent."""
+        """Send the remaining spans, within `CLOSE_S`. Idempotent."""
         self._provider.end(CLOSE_S)
 
     def _in_guest(self, observation: Observation, parent: Any, asked_ns: int, answered_ns: int) -> None:
-        """Make the spans of what the guest agent did.
+        """Make the spans of the guest agent's work.
 
-        It says how long each took, not when: they are put one after another in the middle of its span.
+        The guest reports durations and no times, so the spans are put one after another in the middle of its
+        span.
         """
         took = {name: max(0.0, observation.timing_ms.get(name, 0.0)) for name in _IN_GUEST}
         spare_ns = answered_ns - asked_ns - _ns(sum(took.values()))
@@ -116,10 +116,10 @@ class StepTracer:
 
 
 def tracer_from(environ: Mapping[str, str]) -> StepTracer | None:
-    """Return what makes spans, None when OpenTelemetry's variables ask for none.
+    """Return a tracer, None when OpenTelemetry's variables ask for none.
 
     Raises:
-        TelemetryError: they are asked for and cannot be had.
+        TelemetryError: Spans are wanted but impossible.
     """
     provider = provider_from(environ, SERVICE)
     return None if provider is None else StepTracer(provider)

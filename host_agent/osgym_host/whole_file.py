@@ -7,13 +7,13 @@ from pathlib import Path
 
 
 def write_whole(path: Path, data: bytes, mode: int = 0o600, owner: tuple[int, int] | None = None) -> None:
-    """Write or replace a file. Only one at a time may write it.
+    """Write or replace a file. Only one process at a time may write it.
 
     Args:
-        owner: User and group that it gets; None: who writes.
+        owner: User and group of the file; None: the writer's.
 
     Raises:
-        OSError: It cannot be written; what was there still is.
+        OSError: It cannot be written; the old content stays.
     """
     fresh = path.with_name(f".{path.name}.new")
     fd = os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)

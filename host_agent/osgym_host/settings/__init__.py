@@ -1,8 +1,8 @@
-"""Every setting of the host agent: read once, checked, documented.
+"""Settings of the host agent: read once, checked, documented.
 
-Sources, the later one wins: defaults, the file (`config.yaml`), the environment (`OSGYM_*`), the
-command line. An unknown key is an error that names it and what was probably meant; of the environment,
-which other tools share, only a name that looks like a misspelt setting is one.
+The later source wins: defaults, the file (`config.yaml`), the environment (`OSGYM_*`), the command line. An
+unknown key is an error that names it and the setting that was probably meant. Other tools share the
+environment, so only a variable whose name looks like a misspelt setting is an error.
 """
 
 from osgym_host.settings.documented import table

@@ -1,4 +1,4 @@
-"""The documentation of all settings."""
+"""Documentation of all settings."""
 
 from __future__ import annotations
 

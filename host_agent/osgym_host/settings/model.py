@@ -1,4 +1,4 @@
-"""The settings of the host agent: what each is for, what is allowed, what it is by default."""
+"""Model of the settings: purpose, allowed values and default of each."""
 
 from __future__ import annotations
 
@@ -370,7 +370,7 @@ class Settings(BaseModel):
             raise ValueError("warm_clones on needs egress none and web off: connections cannot be cloned")
 
     def _check_web(self) -> None:
-        """Refuse a web that cannot be, where it is written."""
+        """Refuse contradicting settings of the web when they are read."""
         if self.web == "off":
             return
         if self.web_archive is None:

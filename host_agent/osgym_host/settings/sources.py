@@ -1,4 +1,4 @@
-"""Where settings come from, and what is said of one that is unknown or wrong."""
+"""Sources of the settings, and the errors about unknown or wrong ones."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ log = logging.getLogger(__name__)
 
 PREFIX = "OSGYM_"
 MISSPELT = 0.75
-"""Likeness to a setting (`difflib`'s ratio) from which an unknown variable is taken for a misspelt one."""
+"""Likeness to a setting (`difflib`'s ratio) from which an unknown variable counts as a misspelt one."""
 FOREIGN_PREFIXES = ("OSGYM_TEST_", "OSGYM_BENCH_", "OSGYM_DEMO_", "OSGYM_SETTLE", "OSGYM_SERVICE_")
 """Variables of other parts of the project, and of orchestrators; they are not settings of the service."""
 FOREIGN = frozenset(
@@ -49,7 +49,7 @@ _Model = TypeVar("_Model", bound=BaseModel)
 
 
 class SettingsError(OsgymHostError):
-    """A setting is unknown or wrong; the message names it, where it stands and what is allowed."""
+    """A setting is unknown or wrong; the message has its name, its source and the allowed values."""
 
 
 def load(
@@ -60,13 +60,12 @@ def load(
     """Read the settings from all sources.
 
     Args:
-        file: A YAML file; None: no file.
+        file: YAML file; None: no file.
         environment: Variables; those that start with `OSGYM_` count.
-        flags: What the command line set; None values do not count.
+        flags: Options of the command line; None values do not count.
 
     Raises:
-        SettingsError: A key is unknown (a variable: misspelt), a value is wrong, or the file cannot be
-            read.
+        SettingsError: A key is unknown (a variable: misspelt), a value is wrong, or the file cannot be read.
     """
     known = _KnownSettings()
     values: dict[str, Any] = {}
@@ -137,7 +136,7 @@ class _KnownSettings:
 
 
 def _present_name(key: str, source: str) -> str:
-    """Return what a setting is called now, with a warning where it was called otherwise."""
+    """Return the current name of a setting, with a warning for a former name."""
     if key not in _RENAMED:
         return key
     log.warning("%s is now called %s (%s)", _shown(source, key), _shown(source, _RENAMED[key]), source)

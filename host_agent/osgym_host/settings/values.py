@@ -1,4 +1,4 @@
-"""How a setting's value is read from what a file, a variable or the command line can say. Pure."""
+"""Conversion of values from a file, a variable or the command line. Pure."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ Seconds = Annotated[float, Field(gt=0, le=86400)]
 
 
 def as_list(value: object) -> object:
-    """Take `a,b` (the environment) for a list."""
+    """Convert `a,b` (the environment) to a list."""
     if isinstance(value, str):
         return [part.strip() for part in value.split(",") if part.strip()]
     return [value] if isinstance(value, int) else value
 
 
 def as_allowlist(value: object) -> object:
-    """Refuse an entry that no rule can be made of, where it is written and not where it is used."""
+    """Refuse an entry from which no rule can be made, when it is read and not when it is used."""
     entries = as_list(value)
     if isinstance(entries, list):
         parse_allowlist(str(entry) for entry in entries)
@@ -34,7 +34,7 @@ def as_allowlist(value: object) -> object:
 
 
 def as_warm_apps(value: object) -> object:
-    """Refuse what cannot be kept open, where it is written."""
+    """Refuse programs that cannot be kept open, when the setting is read."""
     entries = as_list(value)
     if isinstance(entries, list):
         parse_warm_apps([str(entry) for entry in entries])
@@ -42,7 +42,7 @@ def as_warm_apps(value: object) -> object:
 
 
 def as_notices(value: object) -> object:
-    """Take the `off` of YAML, which is false there, for the text."""
+    """Convert the `off` of YAML, which is false there, to the text."""
     return "off" if value is False else value
 
 
@@ -59,12 +59,12 @@ def known_place(group: PluginGroup, nowhere: str) -> Callable[[str], str]:
 
 
 def as_switch(value: object) -> object:
-    """Take the `on` and `off` of YAML, which are booleans there, for the texts."""
+    """Convert the `on` and `off` of YAML, which are booleans there, to the texts."""
     return {True: "on", False: "off"}[value] if isinstance(value, bool) else value
 
 
 def as_screen(value: object) -> object:
-    """Take `1920x1080` for width and height."""
+    """Convert `1920x1080` to width and height."""
     if isinstance(value, str):
         return value.lower().split("x")
     return value
