@@ -9,12 +9,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.support.kvm_profile import under_kvm
 
 from osgym_infra.cost.model import LOCAL, QEMU
 from osgym_infra.errors import BadInput
 from osgym_infra.workloads import profile as profiles
 from osgym_infra.workloads import stats
-from osgym_infra.workloads.assumed import under_kvm
 from osgym_infra.workloads.fit import fit_profile
 from osgym_infra.workloads.observations import Observations, observe, read
 from osgym_infra.workloads.profile import Bound, Parameter, from_json

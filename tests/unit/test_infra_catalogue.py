@@ -15,8 +15,8 @@ from osgym_infra.catalogue.load import SHIPPED, cache_folder, load, parse, read
 from osgym_infra.catalogue.machines import machine_of
 from osgym_infra.catalogue.rows import Catalogue, HostRow, Price, PriceSource
 from osgym_infra.catalogue.shapes import Kvm, Market
-from osgym_infra.catalogue.write import dump
 from osgym_infra.errors import BadInput
+from osgym_infra.providers.refresh import dump
 
 MINE = """
 schema = 1

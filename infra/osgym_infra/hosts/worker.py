@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import shlex
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
 
-from osgym_infra.fleet.boot import TARGET, env_file
-from osgym_infra.hosts import tls
-from osgym_infra.hosts.drained import held_drained
-from osgym_infra.hosts.inspection import inspect_host
+from osgym_infra.fleet.boot import DATA, TARGET, env_file
+from osgym_infra.hosts import hold_drained, tls
 from osgym_infra.hosts.rollout import REMEDY, Rollout, Turn, UpdateStopped
 from osgym_infra.hosts.spec import (
     FIRST_LIVE_STEP,
@@ -25,6 +24,7 @@ from osgym_infra.hosts.spec import (
     digest_of,
     drift,
     host_settings,
+    read_state,
     uploads,
 )
 from osgym_infra.links.access import LOCAL
@@ -61,6 +61,40 @@ BESIDE_STEPS = _STEPS[: _STEPS.index(FIRST_LIVE_STEP)]
 LIVE_STEPS = (*_STEPS[_STEPS.index(FIRST_LIVE_STEP) :], LAST_LOOK)
 """What concerns the running agent; a host that fails here stops the update of the others."""
 _RETRY_S = 2.0
+HELD_S = 1800.0
+"""How long a host is held for its update at most: more than the steps that follow may take together."""
+HOLD_SCRIPT = f"{TARGET}/hold_drained.py"
+
+
+LOOK_S = 60.0
+
+# Prints one flat JSON object of texts, cut to what cannot break it; a certificate's line ends are `|`.
+LOOK_SCRIPT = f"""exec 2>/dev/null
+say() {{ printf '"%s": "%s"' "$1" "$(printf '%s' "$2" | tr -cd 'A-Za-z0-9 .:_|/+=-' | head -c 20000)"; }}
+status=$({TARGET}/bootstrap.sh status 2>/dev/null)
+part() {{ printf '%s' "$status" | sed -n "s/.*\\"$1\\": \\"\\{{0,1\\}}\\([a-z0-9:]*\\).*/\\1/p"; }}
+holding() {{ cd "$2" && for d in *; do [ -e "$d/$1" ] && printf '%s ' "$d"; done; }}
+# What the agent itself says. The token goes through a pipe, never through an argument that others could see.
+asked() {{ sed -n 's/^OSGYM_TOKEN=/Authorization: Bearer /p' /etc/osgym/secret.env |
+  curl -fsS -m 10 --noproxy '*' --cacert /etc/osgym/tls/ca.pem -H @- "https://127.0.0.1:$(part port)$1"; }}
+[ -r /etc/os-release ] && . /etc/os-release
+printf '{{'; say uid "$(id -u)"
+printf ', '; say system "$ID"
+printf ', '; say version "$VERSION_ID"
+printf ', '; say machine "$(uname -m)"
+printf ', '; say agent "$(readlink /opt/osgym/current 2>/dev/null)"
+printf ', '; say agents "$(holding .complete /opt/osgym)"
+data=$(sed -n "s/^OSGYM_DATA='\\{{0,1\\}}\\([^']*\\).*/\\1/p" /etc/osgym/bootstrap.env)
+printf ', '; say images "$(holding manifest.json "${{data:-{DATA}}}/images")"
+printf ', '; say image_digest "$(part image_digest)"
+printf ', '; say image_archive "$(cat /etc/osgym/.image)"
+printf ', '; say active "$(part active)"
+printf ', '; say serving "$(part serving)"
+printf ', '; say admits "$(asked /v1/host | sed -n 's/.*"max_replicas": *\\([0-9]*\\).*/\\1/p')"
+printf ', '; say token_digest "$(sha256sum < /etc/osgym/secret.env | cut -c1-64)"
+printf ', '; say certificate "$(tr '\\n' '|' < /etc/osgym/tls/cert.pem 2>/dev/null)"
+printf '}}\\n'
+"""
 
 
 def _utc_now() -> datetime:
@@ -305,3 +339,55 @@ class Worker:
 
 async def _closed(link: HostLink) -> None:
     await asyncio.shield(asyncio.ensure_future(link.close()))
+
+
+async def inspect_host(link: HostLink) -> ObservedHost:
+    """Return what is on a host that is connected.
+
+    Raises:
+        UnfitHost: it does not answer like a Linux machine with a shell.
+        HostError: the connection broke, or we may not run commands.
+    """
+    output = await check(link, ["sh", "-c", LOOK_SCRIPT], timeout_s=LOOK_S)
+    try:
+        return read_state(output)
+    except (ValueError, KeyError, TypeError) as error:
+        raise UnfitHost(link.name, f"it answers with something else: {output[-200:]!r}") from error
+
+
+@contextlib.asynccontextmanager
+async def held_drained(link: HostLink, deadline_s: float, say: OutputListener) -> AsyncIterator[None]:
+    """Enter when no episode is open on the host; none begins there until the block is left.
+
+    Whatever ends the block, the host's agent takes episodes again: what holds it is a process there that ends
+    with our connection.
+
+    Args:
+        deadline_s: how long episodes may go on; then they end with their cause, unscored.
+
+    Raises:
+        HostError: the connection broke.
+    """
+    await write(link, HOLD_SCRIPT, Path(hold_drained.__file__), mode="755")
+    drained = asyncio.Event()
+
+    def heard(line: str) -> None:
+        if line == f"osgym: {hold_drained.DRAINED}":
+            drained.set()
+        say(line)
+
+    most_s = deadline_s + hold_drained.END_S + HELD_S
+    argv = ["python3", HOLD_SCRIPT, "--deadline-s", f"{deadline_s:g}", "--most-s", f"{HELD_S:g}"]
+    holding = asyncio.create_task(link.run(argv, timeout_s=most_s, on_output=heard))
+    waiting = asyncio.create_task(drained.wait())
+    try:
+        await asyncio.wait({holding, waiting}, return_when=asyncio.FIRST_COMPLETED)
+        if holding.done() and not drained.is_set():
+            done = holding.result()
+            raise FleetHostError(link.name, f"it cannot be drained: {done.output.strip()}", "drain")
+        yield
+    finally:
+        waiting.cancel()
+        holding.cancel()
+        # It is over, or stopped within moments; what it would still say concerns nobody.
+        await asyncio.gather(holding, waiting, return_exceptions=True)

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import json
+import shutil
+import subprocess
 import sys
 import time
 from collections.abc import Sequence
@@ -13,12 +15,14 @@ from typing import TYPE_CHECKING
 import click
 
 from osgym_infra.cli.common import exits
-from osgym_infra.cli.fleet_ops.boot_note import MOST_NOTES, boot_note
 from osgym_infra.cli.fleet_ops.discover import with_found
 from osgym_infra.cli.fleet_ops.options import interruptible, json_option, many_options
 from osgym_infra.cli.fleet_ops.outcome import HostOutcome, answer, exit_code
 from osgym_infra.cli.fleet_ops.table import FAILED, HostTable, say_failures
+from osgym_infra.cli.fleet_ops.text import escaped
+from osgym_infra.fleet.boot_status import last_on_console
 from osgym_infra.fleet.managed import ManagedFleet, ManagedHost, read_fleet
+from osgym_infra.links.access import ProgramAccess
 from osgym_protocol.host_api import HostState, Notice
 
 if TYPE_CHECKING:
@@ -31,6 +35,9 @@ COLUMNS = {
 LOW_RAM = 0.05
 LOW_DISK_MIB = 4096
 """Four times the agent's own reserve, below which no replica starts (`disk_reserve_mib`)."""
+CONSOLE_S = 20.0
+MOST_NOTES = 8
+"""Consoles that are read at the same time: each is a process of the cloud's command."""
 
 
 @click.command(
@@ -162,3 +169,27 @@ def _notice(notice: Notice | None, now_s: float) -> str:
 
 def _gib(mib: float) -> str:
     return f"{mib / 1024:.1f} GiB"
+
+
+async def boot_note(host: ManagedHost, gate: asyncio.Semaphore) -> str:
+    """The record in words; empty where the host has no console that we can read, or nothing on it."""
+    access = host.access
+    if not isinstance(access, ProgramAccess):
+        return ""
+    argv = access.console_argv()
+    if not argv or shutil.which(argv[0]) is None:
+        return ""
+    async with gate:
+        printed = await asyncio.to_thread(_output, argv)
+    found = last_on_console(access.console_text(printed))
+    return "" if found is None else escaped(f"boot: {found.line()}", 500)
+
+
+def _output(argv: list[str]) -> str:
+    try:
+        done = subprocess.run(
+            argv, stdin=subprocess.DEVNULL, capture_output=True, timeout=CONSOLE_S, check=False
+        )
+    except (OSError, subprocess.TimeoutExpired):
+        return ""
+    return done.stdout.decode(errors="replace")

@@ -11,8 +11,8 @@ import pulumi_aws as aws
 from osgym_infra.components.common import FLEET_TAG, host_output
 from osgym_infra.components.hosts import ProviderHosts
 from osgym_infra.fleet.boot import ec2_user_data
+from osgym_infra.fleet.budgets import THRESHOLDS, month_usd
 from osgym_infra.fleet.groups import HostGroup
-from osgym_infra.providers.aws.alarm import make_alarm
 from osgym_infra.providers.aws.group import DRAIN_HOOK, make_group
 from osgym_infra.providers.aws.iam import make_profile, make_secret
 from osgym_infra.providers.aws.network import check_subnets, make_firewall, make_network, zones_of
@@ -111,3 +111,37 @@ class ReplicaHosts(ProviderHosts):
             lambda ids: pulumi.Output.all(*[host(id_) for id_ in sorted(ids)])
         )
         return hosts
+
+
+def make_alarm(scope: Scope) -> None:
+    """A month's budget for what carries the fleet's tag, and mail when parts of it are used up.
+
+    Costs are told apart by tags only where the account has activated them for that (Billing, "Cost
+    allocation tags"); until then the budget stays at 0.
+    """
+    if not scope.config.alert_email:
+        return
+    aws.budgets.Budget(
+        f"{scope.name}-budget",
+        budget_type="COST",
+        limit_amount=str(month_usd(scope.args.blueprint)),
+        limit_unit="USD",
+        time_unit="MONTHLY",
+        cost_filters=[
+            aws.budgets.BudgetCostFilterArgs(
+                name="TagKeyValue", values=[f"user:{FLEET_TAG}${scope.args.tags[FLEET_TAG]}"]
+            )
+        ],
+        notifications=[
+            aws.budgets.BudgetNotificationArgs(
+                comparison_operator="GREATER_THAN",
+                notification_type="ACTUAL",
+                threshold=100 * part,
+                threshold_type="PERCENTAGE",
+                subscriber_email_addresses=[scope.config.alert_email],
+            )
+            for part in THRESHOLDS
+        ],
+        tags=scope.tags("budget"),
+        opts=scope.child,
+    )
