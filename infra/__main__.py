@@ -13,7 +13,7 @@ from stacks.fleet import configured, run
 
 
 def leave(_signal: int, _frame: object) -> None:
-    """End the program silently: the engine, which interrupts it after a failure, has said all."""
+    """End the program silently: the engine, which interrupts it after a failure, has reported it."""
     os._exit(1)
 
 

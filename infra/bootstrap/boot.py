@@ -46,7 +46,7 @@ MOST_ERROR_CHARS = 400
 
 
 class StepFailed(Exception):
-    """A step, why it failed, and whether the same again must fail, too."""
+    """Failure of a step, with its reason and whether a retry must fail too."""
 
     def __init__(self, step, why, for_good=False):
         super().__init__(why)
@@ -54,14 +54,14 @@ class StepFailed(Exception):
 
 
 def delay_s(failures, failing_s, for_good):
-    """How long to wait after so many failures of one step in a row, the first so long ago."""
+    """Return the pause before the next attempt, from the failures in a row of one step and their duration."""
     if for_good or failing_s > PATIENCE_S:
         return SLOW_S
     return min(FIRST_S * 2 ** min(failures - 1, 10), MOST_S)
 
 
 def read_settings(text):
-    """The settings by name; the file is one that a shell reads, too."""
+    """Return the settings by name; a shell reads the same file."""
     words = shlex.split(text, comments=True)
     return dict(word.split("=", 1) for word in words if "=" in word)
 
@@ -102,7 +102,7 @@ def fetch_package(settings):
 
 
 def steps():
-    """Names of the steps, and how long each may take."""
+    """Return the names of the steps and their deadlines."""
     done = subprocess.run(
         [TARGET / "bootstrap.sh", "steps"], capture_output=True, text=True, timeout=60, check=False
     )
@@ -147,7 +147,7 @@ def run_step(name, most_s, say):
 
 
 def identity(uri):
-    """What the cloud calls this host, and its addresses; by the scheme of the bucket's URI."""
+    """Return the cloud's name of this host and its addresses; the bucket's URI scheme tells the cloud."""
     if uri.startswith("s3:"):
         base = f"{fetch.AWS_METADATA}/latest"
         token = fetch.text_of(
@@ -184,7 +184,7 @@ class Reporter:
             threading.Thread(target=self._send_all, daemon=True).start()
 
     def say(self, line):
-        """Pass a line on to the journal, and to the console what is ours."""
+        """Pass a line on to the journal, and lines of the bootstrap to the console."""
         print(line, flush=True)
         if not line.startswith(("osgym: ", PREFIX)):
             return
@@ -197,7 +197,7 @@ class Reporter:
                 os.close(handle)
 
     def report(self, state, step, error="", next_s=None):
-        """Make a record of it, here at once and in the bucket soon."""
+        """Write a record on this host at once and into the bucket soon."""
         with self._changed:
             at = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
             short = error if len(error) <= MOST_ERROR_CHARS else f"…{error[-MOST_ERROR_CHARS:]}"
@@ -252,14 +252,14 @@ class Reporter:
 
 
 def former_attempts():
-    """How often it was tried since the host started, by a process that was killed."""
+    """Return the number of attempts since the host started, by processes that were killed."""
     with contextlib.suppress(OSError, ValueError, TypeError, KeyError):
         return int(json.loads(RECORD.read_text(encoding="utf-8"))["attempt"])
     return 0
 
 
 def attempt_all(reporter, settings):
-    """All steps, from the first; those that are done say so."""
+    """Run all steps from the first; a step that is done says so and changes nothing."""
     reporter.report("running", "bootstrap")
     fetch_package(settings)
     for name, most_s in steps():
@@ -268,7 +268,6 @@ def attempt_all(reporter, settings):
 
 
 def main():
-    """Return the exit code, once the host serves."""
     settings = read_settings(SETTINGS.read_text(encoding="utf-8"))
     reporter = Reporter(settings.get("OSGYM_STATUS_URI", ""), former_attempts())
     failing, failures, since = "", 0, 0.0

@@ -53,14 +53,14 @@ class FetchFailed(Exception):
 
 
 class NoRedirect(urllib.request.HTTPRedirectHandler):
-    """A request that carries credentials goes where it was sent, and nowhere else."""
+    """Handler that follows no redirect: credentials go only to the server that was addressed."""
 
     def redirect_request(self, *_):
-        """Leave it to the caller, as an error."""
+        pass
 
 
 def goes_direct(url):
-    """Whether no proxy is used: for loopback, and for metadata services, whose answers hold credentials."""
+    """Return whether no proxy is used: for loopback and metadata services, whose answers hold credentials."""
     host = urllib.parse.urlsplit(url).hostname or ""
     services = {urllib.parse.urlsplit(service).hostname for service in (AWS_METADATA, GCP_METADATA)}
     try:
@@ -70,7 +70,7 @@ def goes_direct(url):
 
 
 def call(url, headers=None, method="GET", body=None, timeout_s=TIMEOUT_S):
-    """An open answer; the caller closes it."""
+    """Return an open answer, which the caller closes."""
     request = urllib.request.Request(url, data=body, headers=headers or {}, method=method)  # noqa: S310 - its callers check
     handlers = [NoRedirect] if headers else []
     if goes_direct(url):
@@ -88,7 +88,7 @@ def call(url, headers=None, method="GET", body=None, timeout_s=TIMEOUT_S):
 
 
 def code_in(error):
-    """What a cloud calls an error (`AccessDenied`, `NoSuchKey`); nothing else of an answer is shown."""
+    """Return the cloud's code of an error (`AccessDenied`, `NoSuchKey`); nothing else of it is shown."""
     try:
         text = error.read(MOST_ERROR_BYTES).decode("utf-8", "replace")
     except (OSError, ValueError, http.client.HTTPException):
@@ -98,19 +98,18 @@ def code_in(error):
 
 
 def host_of(url):
-    """Of a URL only what may stand in a log: no query, no user."""
+    """Return the part of a URL that may stand in a log: neither query nor user."""
     parts = urllib.parse.urlsplit(url)
     return f"{parts.hostname}{parts.path}"
 
 
 def text_of(answer):
-    """A small answer as text."""
     with answer:
         return answer.read(MOST_SECRET_BYTES + 1).decode()
 
 
 def aws_identity():
-    """Region and temporary credentials of the instance's role, by IMDSv2."""
+    """Return region and temporary credentials of the instance's role, by IMDSv2."""
     token = text_of(
         call(f"{AWS_METADATA}/latest/api/token", {"X-aws-ec2-metadata-token-ttl-seconds": "300"}, "PUT")
     )
@@ -158,14 +157,14 @@ def aws_signed(service, region, keys, method, url, body=b"", extra=None):
 
 
 def gcp_headers():
-    """A bearer token of the instance's service account."""
+    """Return a bearer token of the instance's service account as headers."""
     url = f"{GCP_METADATA}/computeMetadata/v1/instance/service-accounts/default/token"
     token = json.loads(text_of(call(url, {"Metadata-Flavor": "Google"})))["access_token"]
     return {"Authorization": f"Bearer {token}"}
 
 
 def opened(uri):
-    """The bytes behind a URI, as an open answer."""
+    """Open what a URI names; return the answer."""
     parts = urllib.parse.urlsplit(uri)
     if parts.scheme == "s3":
         region, *keys = aws_identity()
@@ -181,7 +180,7 @@ def opened(uri):
 
 
 def put_object(uri, text, timeout_s):
-    """Write a small object of a bucket, over what is there."""
+    """Write a small object into a bucket; an existing one is replaced."""
     parts = urllib.parse.urlsplit(uri)
     body = text.encode()
     if parts.scheme == "s3":
@@ -231,7 +230,7 @@ def fetch_file(uri, path, sha256):
 
 
 def secret_text(source):
-    """What a secret store, or a file of root's, holds."""
+    """Return the content of a secret: from a cloud's store, or a file that only root reads."""
     kind, _, name = source.partition(":")
     if kind == "aws":
         region, *keys = aws_identity()
@@ -275,7 +274,7 @@ def fetch_secret(source, path):
 
 
 def place(path, text):
-    """Write a file of mode 0600, unless it holds that already; owner and mode of one that does stay."""
+    """Write a file of mode 0600; an equal one keeps its owner and mode."""
     if path.is_file() and path.read_text(encoding="utf-8") == text:
         return
     handle, name = tempfile.mkstemp(dir=path.parent, prefix=".secret-")  # mode 0600
@@ -285,7 +284,6 @@ def place(path, text):
 
 
 def main(arguments):
-    """Return the exit code."""
     try:
         if arguments[:1] == ["file"] and len(arguments) == 4:
             fetch_file(*arguments[1:])

@@ -32,12 +32,11 @@ LEAVING = "Terminated"
 
 
 def say(line):
-    """For the journal."""
     print(f"osgym: leave: {line}", flush=True)
 
 
 class Metadata:
-    """The instance's metadata, by IMDSv2; a token that ran out is replaced."""
+    """Client of the instance's metadata service, by IMDSv2; an expired token is renewed."""
 
     def __init__(self):
         self._token = ""
@@ -69,7 +68,7 @@ class Metadata:
 
 
 class Group:
-    """The Auto Scaling group, as far as a host speaks with it."""
+    """Client of the Auto Scaling group: the two calls of a lifecycle hook."""
 
     def __init__(self, region, group, hook, instance_id):
         self._region = region
@@ -89,14 +88,14 @@ class Group:
         fetch.text_of(fetch.call(url, headers, "POST", form))
 
     def wait_longer(self):
-        """Ask for more time; what is refused is refused again, so it is only said."""
+        """Ask the group for more time; a refusal is only logged, since a retry is refused too."""
         try:
             self.call("RecordLifecycleActionHeartbeat")
         except fetch.FetchFailed as error:
             say(f"the group gives no more time: {error}")
 
     def go_on(self):
-        """Say that the host may go; True: the group heard it, or waits for nothing."""
+        """Tell the group that the host may go; return whether the group heard it or waits for nothing."""
         for _ in range(TRIES):
             try:
                 self.call("CompleteLifecycleAction", LifecycleActionResult="CONTINUE")
@@ -110,7 +109,7 @@ class Group:
 
 
 def drain(command, timeout_s, group):
-    """Run the command, keeping the group waiting; one that takes too long is ended."""
+    """Run the drain command while the group waits; stop it after its deadline."""
     process = subprocess.Popen(command, stdin=subprocess.DEVNULL)
     end = time.monotonic() + timeout_s + AFTER_S
     while True:
@@ -124,7 +123,7 @@ def drain(command, timeout_s, group):
 
 
 def watch(region, name, hook, timeout_s, command):
-    """Wait until the group wants us gone, and go."""
+    """Wait until the group ends this host, then drain it and let it go."""
     metadata, failing = Metadata(), False
     while True:
         try:
@@ -145,7 +144,6 @@ def watch(region, name, hook, timeout_s, command):
 
 
 def main(arguments):
-    """Return the exit code."""
     if len(arguments) < 5:
         print(__doc__, file=sys.stderr)
         return 2

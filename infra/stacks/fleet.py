@@ -26,21 +26,21 @@ from osgym_infra.workloads import profile as profiles
 
 
 def configured() -> dict[str, object]:
-    """This stack's keys of our namespace, without it, as the engine gives them."""
+    """Return this stack's keys of our namespace, without it, as the engine gives them."""
     found: Mapping[str, Any] = {**pulumi_config.get_config_env(), **pulumi_config.CONFIG.get()}
     prefix = f"{NAMESPACE}:"
     return {name.removeprefix(prefix): value for name, value in found.items() if name.startswith(prefix)}
 
 
 def said_beside(provider: Provider) -> dict[str, object]:
-    """What the cloud's own provider is told: its keys in this stack's configuration, and the environment."""
+    """Return settings of the cloud's own provider: keys of this stack's configuration, and variables."""
     found: Mapping[str, Any] = {**os.environ, **pulumi_config.get_config_env(), **pulumi_config.CONFIG.get()}
     names = [name for own in provider.facts.beside for name in (own.name, *own.variables)]
     return {name: found[name] for name in names if name in found}
 
 
 def needs_root(config: FleetConfig) -> str:
-    """What of a fleet is made as root on this machine; empty: nothing."""
+    """Return the parts of a fleet that are made as root on this machine; empty: none."""
     parts = ["the host local"] if any(host.is_local for host in config.hosts) else []
     return " and ".join([*parts, *(["baking the image"] if config.makes_image else [])])
 
@@ -67,7 +67,7 @@ def begin(provider: Provider) -> Blueprint:
 
 
 def _say_what_is_needed(config: FleetConfig) -> None:
-    """Warn in a preview that the update will need root here; it is refused there before anything is done."""
+    """Warn in a preview that the update will need root here, where it is refused without."""
     if not pulumi.runtime.is_dry_run() or becomes_root():
         return
     if what := needs_root(config):

@@ -97,7 +97,7 @@ async def make(kind: str, values: Mapping[str, Any], say: OutputListener) -> Bui
 
 
 async def _bake(values: Mapping[str, Any], say: OutputListener) -> None:
-    """The image, and for virtual machines its disk and a snapshot of that; each only if it is missing."""
+    """Bake the image, and for virtual machines its disk and a snapshot; skip what exists."""
     flavor = values["flavor"]
     build = [OSGYM, "image", "build", "--flavor", flavor, *_lock(values)]
     # Every host can use qcow2, whatever its file system.
@@ -113,7 +113,7 @@ async def _bake(values: Mapping[str, Any], say: OutputListener) -> None:
 
 
 def needs_kvm_here(values: Mapping[str, Any]) -> str:
-    """Why an archive for hosts with KVM cannot be made here; empty when it may. Known before a long bake."""
+    """Return why this machine cannot make an archive for hosts with KVM; empty: it can."""
     if not (values.get("machines") and values.get("kvm")) or KVM.exists():
         return ""
     return f"there is no {KVM} here, and what is frozen without it is emulated on hosts. " + elsewhere(
@@ -122,7 +122,7 @@ def needs_kvm_here(values: Mapping[str, Any]) -> str:
 
 
 def elsewhere(flavor: str) -> str:
-    """The way to make one where KVM works."""
+    """Return the commands that make the archive on a machine with KVM."""
     return (
         "Bake where `osgym doctor` says that KVM works, with the CPU of the hosts (a machine of their type): "
         f"osgym image build --flavor {flavor} --format qcow2; osgym image snapshot {flavor} --refresh; "
@@ -132,7 +132,7 @@ def elsewhere(flavor: str) -> str:
 
 
 def emulated(listed: str, flavor: str) -> bool:
-    """Whether one of an image's snapshots, as `osgym image snapshots --json` lists them, needs no KVM."""
+    """Return whether `osgym image snapshots --json` lists a snapshot of the image that needs no KVM."""
     rows = json.loads(listed.strip().splitlines()[-1])
     own = [row for row in rows if row["tagged"] and row["reference"].startswith(f"{flavor}@")]
     return any(row["accel"] == "tcg" for row in own)

@@ -43,7 +43,7 @@ EXACT_TAR = (
 
 
 class PackFailed(OsgymInfraError):
-    """Something could not be packed; the message ends with what the tool said."""
+    """An archive could not be packed; the message ends with the tool's own."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +59,7 @@ class PackedArchive:
     digest: str = ""
 
     def named_by_content(self, name: str) -> PackedArchive:
-        """The same archive under a name that no other content has."""
+        """Rename the archive by its digest, so that no two contents share a name."""
         path = self.path.replace(self.path.with_name(f"{name}-{self.sha256[:16]}.tar"))
         return PackedArchive(path, self.sha256, self.digest)
 
@@ -182,13 +182,13 @@ def pack_image(
 
 
 def _accel(data_dir: Path, reference: str) -> str:
-    """What a snapshot was frozen under, as `osgym image snapshot --accel` names it; empty: unknown."""
+    """Return the accelerator under which a snapshot was frozen; empty: unknown."""
     manifest = data_dir / "snapshots" / _tagged(data_dir, "snapshots", reference) / "manifest.json"
     return str(json.loads(manifest.read_text())["shape"].get("accel", "")) if manifest.is_file() else ""
 
 
 def config_lines(agent: PackedArchive, image: PackedArchive, name: str) -> str:
-    """What stands in a stack's configuration to use both; `file://` means this machine."""
+    """Return the lines of a stack's configuration that name both archives; `file://` means this machine."""
     values = {
         "agent_uri": agent.path.resolve().as_uri(),
         "agent_sha256": agent.sha256,
@@ -201,7 +201,6 @@ def config_lines(agent: PackedArchive, image: PackedArchive, name: str) -> str:
 
 
 def sha256_of(path: Path) -> str:
-    """SHA-256 of a file."""
     with path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
 

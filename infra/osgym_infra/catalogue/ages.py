@@ -16,7 +16,7 @@ STALE_DAYS = 30
 
 @dataclass(frozen=True, slots=True)
 class Age:
-    """How old one source is that an answer rests on. `days` is `None` for an undated source."""
+    """Age of a source of figures; `days` is `None` for an undated source."""
 
     title: str
     as_of: date | None
@@ -24,7 +24,7 @@ class Age:
 
     @property
     def stale(self) -> bool:
-        """Old, or of unknown age."""
+        """Whether the source is old or undated."""
         return self.days is None or self.days > STALE_DAYS
 
     def __str__(self) -> str:
@@ -34,7 +34,7 @@ class Age:
 
 
 def ages(sources: Iterable[PriceSource], today: date) -> tuple[Age, ...]:
-    """The ages of some sources, each once, oldest first and undated ones before all."""
+    """Return the ages of sources, each once: undated ones first, then the oldest."""
     found = {
         (s.title, s.as_of): Age(s.title, s.as_of, (today - s.as_of).days if s.as_of else None)
         for s in sources
@@ -43,7 +43,7 @@ def ages(sources: Iterable[PriceSource], today: date) -> tuple[Age, ...]:
 
 
 def age_lines(sources: Iterable[PriceSource], now: date) -> tuple[list[str], list[str]]:
-    """Lines that say how old everything is, and warnings for what is old or undated."""
+    """Return lines with the age of every source, and warnings for old and undated ones."""
     found = ages(sources, now)
     return [str(age) for age in found], [_warning(age) for age in found if age.stale]
 
@@ -54,7 +54,7 @@ def _warning(age: Age) -> str:
 
 
 def today() -> date:
-    """Today, or `$OSGYM_TODAY` (for examples and tests that must not grow old)."""
+    """Return today's date, or `$OSGYM_TODAY` (for examples and tests that must not grow old)."""
     if text := os.environ.get("OSGYM_TODAY"):
         try:
             return date.fromisoformat(text)

@@ -30,7 +30,7 @@ SHIPPED = ("hosts.toml", "regions.toml", "machines.toml")
 
 
 def cache_folder(environ: Mapping[str, str] = os.environ) -> Path:
-    """Where refreshed prices are kept: `$OSGYM_CATALOGUE_DIR`, else below `$XDG_DATA_HOME`."""
+    """Return the folder of refreshed prices: `$OSGYM_CATALOGUE_DIR`, else below `$XDG_DATA_HOME`."""
     if chosen := environ.get("OSGYM_CATALOGUE_DIR"):
         return Path(chosen)
     return Path(environ.get("XDG_DATA_HOME") or Path.home() / ".local" / "share") / "osgym" / "catalogue"
@@ -114,7 +114,7 @@ def parse(data: Mapping[str, Any], name: str) -> Catalogue:
 
 
 class _TomlTable:
-    """A TOML table whose keys are taken one by one; what is left over is a mistake."""
+    """TOML table whose keys are taken one by one; a key that is left over is an error."""
 
     def __init__(self, data: object, name: str) -> None:
         if not isinstance(data, dict):

@@ -10,7 +10,7 @@ from osgym_infra.catalogue.rows import Catalogue, HostRow, MachineRow
 
 
 def machine_of(machines: Iterable[MachineRow], provider: str, type_: str) -> MachineRow | None:
-    """The first row that matches a type, or `None`."""
+    """Return the first row that matches a type, or `None`."""
     return next(
         (
             one

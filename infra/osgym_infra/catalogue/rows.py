@@ -16,7 +16,7 @@ _Row = TypeVar("_Row")
 
 @dataclass(frozen=True, slots=True)
 class PriceSource:
-    """Where figures come from. `as_of` is `None` when the source says nothing about its date."""
+    """Source of figures; `as_of` is `None` where the source gives no date."""
 
     title: str
     as_of: date | None
@@ -62,11 +62,11 @@ class HostRow:
 
     @property
     def key(self) -> tuple[str, str, str]:
-        """Provider, region, type: what makes a row the same row."""
+        """Provider, region and type, which together identify a row."""
         return (self.provider, self.region, self.type)
 
     def shape(self) -> HostShape | None:
-        """What the model needs of it; `None` when the RAM is not known."""
+        """Shape for the cost model; `None` when the RAM is unknown."""
         if self.ram_gib is None:
             return None
         disk = self.nvme_gb * GIB_PER_GB if self.nvme_gb else None
@@ -76,7 +76,7 @@ class HostRow:
 
 @dataclass(frozen=True, slots=True)
 class StorageRow:
-    """A network volume of a provider's region, USD per month."""
+    """Network volume of a provider's region, USD per month."""
 
     provider: str
     region: str
@@ -103,7 +103,7 @@ class NetworkRow:
 
 @dataclass(frozen=True, slots=True)
 class Figure:
-    """A figure of a region. `of` names the region it was taken from: another one, or "" where none has it."""
+    """Figure of a region; `of` names the region it is from: another one, or empty where none has it."""
 
     usd: float
     of: str
@@ -137,7 +137,7 @@ class MachineRow:
 
 @dataclass(frozen=True, slots=True)
 class ReferenceRow:
-    """A figure to compare with, not a host that could be bought."""
+    """Figure to compare with; such a host cannot be bought."""
 
     name: str
     usd_per_replica_day: float
@@ -147,7 +147,7 @@ class ReferenceRow:
 
 @dataclass(frozen=True, slots=True)
 class Catalogue:
-    """All rows. `files` says what was read, in the order it was laid over each other."""
+    """All rows; `files` are the files that were read, each laid over those before."""
 
     hosts: tuple[HostRow, ...] = ()
     storage: tuple[StorageRow, ...] = ()
@@ -157,7 +157,7 @@ class Catalogue:
     machines: tuple[MachineRow, ...] = ()
 
     def over(self, base: Catalogue) -> Catalogue:
-        """Lay this catalogue over `base`: same rows are replaced, prices of other markets stay."""
+        """Lay this catalogue over `base`: equal rows are replaced, prices of other markets stay."""
         return Catalogue(
             hosts=tuple(_merged(base.hosts, self.hosts)),
             storage=_by(base.storage, self.storage, "provider", "region", "name"),
@@ -202,7 +202,7 @@ class Catalogue:
         return _figure(region, known)
 
     def storage_figure(self, provider: str, region: str) -> Figure:
-        """USD per GiB-month of the first volume type of a region, found likewise."""
+        """Return the price of the first volume type of a region, USD per GiB-month, found likewise."""
         known: dict[str, float | None] = {}
         for row in self.storage:
             if row.provider == provider:

@@ -14,7 +14,7 @@ HOURS_PER_MONTH = 730.0
 
 
 class Kvm(StrEnum):
-    """How a host can run KVM guests."""
+    """Support of KVM guests on a host."""
 
     METAL = "metal"
     NESTED = "nested"
@@ -23,7 +23,7 @@ class Kvm(StrEnum):
 
 
 class Market(StrEnum):
-    """How a host is paid for."""
+    """Market in which a host is paid for."""
 
     ON_DEMAND = "on_demand"
     SPOT = "spot"

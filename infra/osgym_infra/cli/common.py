@@ -39,7 +39,7 @@ def exits(command: Callable[P, None]) -> Callable[P, None]:
 
 
 def described(error: OsgymInfraError) -> dict[str, Any]:
-    """An error for programs."""
+    """Return an error as the object that programs get."""
     match error:
         case BadInput():
             return {"code": "bad_input", "field": error.field, "problem": error.problem, "fits": error.fits}
@@ -54,7 +54,7 @@ def described(error: OsgymInfraError) -> dict[str, Any]:
 
 
 def rates(pairs: Sequence[str]) -> dict[str, float]:
-    """`EUR=1.1` to USD per unit."""
+    """Parse `EUR=1.1` pairs to USD per unit."""
     found: dict[str, float] = {}
     for pair in pairs:
         name, _, value = pair.partition("=")
@@ -69,7 +69,7 @@ def rates(pairs: Sequence[str]) -> dict[str, float]:
 
 
 def quotas(pairs: Sequence[str]) -> dict[str, int]:
-    """`r8i.24xlarge=4` to hosts by type."""
+    """Parse `r8i.24xlarge=4` pairs to numbers of hosts by type."""
     found: dict[str, int] = {}
     for pair in pairs:
         name, _, value = pair.partition("=")

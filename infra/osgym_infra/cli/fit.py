@@ -40,7 +40,7 @@ def fit(
     results: tuple[Path, ...], workload: str, think_s: float | None, emulated: bool, out: Path | None,
     as_json: bool,
 ) -> None:  # fmt: skip
-    """Fit R_ws, s, D, C, b, Z and the knee, with 95 % intervals, from RESULTS.json of benchmarks."""
+    """Fit memory, CPU and think time of a workload, with 95 % intervals, from RESULTS.json of benchmarks."""
     if think_s is not None and think_s < 0:
         raise BadInput("--think-s", f"{think_s} s", "0 or more")
     seen = Observations()

@@ -98,7 +98,7 @@ def pack(out: Path, image: str, vm: bool, emulated: bool, data_dir: Path, only: 
 
 
 def _print_packed(made: PackedArchive) -> None:
-    """One line, the last on stdout. The archive is whose command it is, also through sudo: they upload it."""
+    """Print one line of JSON; through sudo, give the archive to the caller, who uploads it."""
     if os.geteuid() == 0 and (owner := os.environ.get("SUDO_UID", "")).isdecimal():
         os.chown(made.path, int(owner), int(os.environ.get("SUDO_GID", "-1")))
     found = {"path": str(made.path.resolve()), "sha256": made.sha256, "digest": made.digest}
@@ -147,7 +147,7 @@ def export(stack: str, folder: Path, token_file: Path | None, out: Path | None) 
 
 
 def _engine(folder: Path, arguments: list[str]) -> Any:
-    """What the `pulumi` command answers, as JSON. It may hold secrets: it is never shown."""
+    """Return the JSON that the `pulumi` command prints; it may hold secrets and is never shown."""
     if shutil.which("pulumi") is None:
         raise OsgymInfraError("there is no `pulumi` on PATH: https://www.pulumi.com/docs/install")
     argv = ["pulumi", *arguments, "--non-interactive", "--cwd", str(folder)]
@@ -161,7 +161,7 @@ def _engine(folder: Path, arguments: list[str]) -> Any:
 
 
 def _write(path: Path, text: str, mode: int) -> None:
-    """Write a file whole or not at all; nobody who may not read it sees a part of it."""
+    """Write a file atomically, with its mode from the start."""
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}-")  # mode 0600

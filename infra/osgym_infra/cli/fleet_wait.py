@@ -39,7 +39,7 @@ class Said(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """What one host said, in words."""
+    """Answer of one host, in words."""
 
     said: Said
     text: str
@@ -93,7 +93,7 @@ class Wait:
     sleep: Callable[[float], None] = time.sleep
 
     def until_ready(self, timeout_s: float) -> dict[str, Answer]:
-        """Return what each host said last: when all are ready, one never will be, or the time is over."""
+        """Return each host's last answer, once all are ready, one cannot become ready, or time is up."""
         end_s = self.clock() + timeout_s
         known: dict[str, Answer] = {}
         while True:

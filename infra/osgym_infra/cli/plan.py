@@ -201,7 +201,7 @@ def make_request(replicas: int, measured: Profile, options: dict[str, Any]) -> P
 
 
 def make_replica(measured: Profile, options: dict[str, Any]) -> ReplicaNeeds:
-    """The profile's replica with what was given in its place."""
+    """Return the profile's replica with the values of the options in its place."""
     return profiles.with_values(
         measured.replica(Bound(options["bound"])),
         working_set_gib=options["replica_ram_gib"],

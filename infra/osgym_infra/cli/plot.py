@@ -90,7 +90,7 @@ def _panel(axes: Axes, curve: CostCurve) -> None:
 
 
 def _regions(axes: Axes, curve: CostCurve) -> None:
-    """Where CPU sizes the machine and where RAM does, with the crossing between them."""
+    """Shade where CPU and where RAM sizes the machine, with the crossing between them."""
     if curve.crossing is not None and curve.crossing > 1:
         axes.axvline(curve.crossing, color="#555555", lw=1)
         axes.text(

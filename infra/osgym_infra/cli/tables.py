@@ -21,7 +21,6 @@ WIDTH = 150
 def show(
     found: FleetPlan, measured: Profile, lines: Sequence[str], warnings: Sequence[str], top: int
 ) -> None:
-    """Print the answer."""
     request, replica = found.request, found.request.replica
     console = Console(width=max(WIDTH, Console().width), highlight=False)
     click.echo(
@@ -64,7 +63,7 @@ def show(
 def to_dict(
     found: FleetPlan, measured: Profile, lines: Sequence[str], warnings: Sequence[str]
 ) -> dict[str, Any]:
-    """The answer for programs; figures are not rounded, what is unknown is `null`."""
+    """Return the answer for programs: figures are not rounded, unknown ones are `null`."""
     request = found.request
     return {
         "replicas": request.replicas,
@@ -107,7 +106,7 @@ def to_dict(
 
 
 def profile_table(measured: Profile) -> Table:
-    """A profile's parameters with their intervals."""
+    """Return a table of a profile's parameters with their intervals."""
     table = Table(box=None, pad_edge=False)
     for name, justify in (("PARAMETER", "left"), ("VALUE", "right"), ("95 % FROM", "right"), ("TO", "right"),
                           ("n", "right"), ("PLANNED", "right"), ("HOW", "left")):  # fmt: skip

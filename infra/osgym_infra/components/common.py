@@ -69,32 +69,32 @@ class HostsArgs:
 
     @property
     def server_name(self) -> str:
-        """The name in the hosts' certificate, whatever their addresses are. No name server knows it."""
+        """Name in the hosts' certificate, whatever their addresses are; no name server knows it."""
         return f"{slug(self.stack)}.osgym.internal"
 
     @property
     def fetched(self) -> pulumi.Output[FetchedArchives]:
-        """What hosts fetch."""
+        """Archives that hosts fetch."""
         return self.made or pulumi.Output.from_input(FetchedArchives.named_in(self.blueprint.config))
 
     @property
     def folder(self) -> str:
-        """Of this stack in a bucket, which other stacks may use, too."""
+        """Folder of this stack in a bucket that other stacks may use too."""
         return f"osgym/{slug(self.stack)}"
 
     @property
     def status_folder(self) -> str:
-        """Where in the bucket hosts say where they stand; each may write there."""
+        """Folder of the bucket in which each host may write its boot status."""
         return f"{self.folder}/{STATUS}"
 
     @property
     def status_bucket(self) -> pulumi.Input[str]:
-        """The bucket of that folder."""
+        """Bucket of that folder."""
         return self.blueprint.config.bucket if self.made_bucket is None else self.made_bucket
 
     @property
     def buckets(self) -> tuple[str, ...]:
-        """Buckets that hosts read from, but for `made_bucket`."""
+        """Buckets that hosts read from, besides `made_bucket`."""
         config = self.blueprint.config
         uris = [urlsplit(uri) for uri in (config.image_uri, config.agent_uri)]
         named = {uri.netloc for uri in uris if uri.scheme in ("s3", "gs")}
@@ -109,7 +109,7 @@ def host_output(
     address: pulumi.Input[str],
     replicas: pulumi.Input[int] | None = None,
 ) -> pulumi.Output[dict[str, Any]]:
-    """One host as it stands in fleet.json; `replicas` where it is of a type that stands in."""
+    """Return a host's entry of fleet.json; `replicas` is given for types that stand in."""
     config = args.blueprint.config
     # Only a secret that we made holds a certificate.
     scheme, server_name = ("http", "") if config.token_secret else ("https", args.server_name)
@@ -164,12 +164,12 @@ def new_secret(server_name: str) -> pulumi.Output[str]:
 
 
 def authority_of(bundle: pulumi.Output[Any]) -> pulumi.Output[str]:
-    """The part of `new_secret` that is public: the authority's certificate."""
+    """Return the public part of `new_secret`: the authority's certificate."""
     return pulumi.Output.unsecret(bundle.apply(lambda text: str(json.loads(text)["ca"])))
 
 
 def check_every_resource() -> None:
-    """Make each preview fail on a resource that breaks the policy. Call once, before any resource."""
+    """Make each preview fail on a resource that breaks the policy; called once, before any resource."""
 
     def check(args: pulumi.ResourceTransformArgs) -> None:
         try:
@@ -192,7 +192,7 @@ def refuse(sentence: str) -> NoReturn:
 
 
 def known(value: Any) -> Any:
-    """A value without what is not known yet: outputs become `None`."""
+    """Return a value whose unknown parts, outputs, are `None`."""
     match value:
         case pulumi.Output():
             return None

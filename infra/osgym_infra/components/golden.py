@@ -74,11 +74,11 @@ class GoldenImage(pulumi.ComponentResource):
         self.register_outputs(parts)
 
     def feed(self, args: HostsArgs) -> HostsArgs:
-        """The arguments of hosts that fetch what this made."""
+        """Return the arguments of hosts that fetch these archives."""
         return dataclasses.replace(args, made=self.fetched, made_bucket=self.bucket, boot=self.boot)
 
     def _prepare(self) -> None:
-        """Make the place for archives, if there has to be one."""
+        """Make the place for archives, where there has to be one."""
 
     def _bootstrap(self) -> pulumi.Output[BootPlace]:
         text = package(self._args.files)
@@ -89,11 +89,11 @@ class GoldenImage(pulumi.ComponentResource):
         return pulumi.Output.all(uri, folder).apply(lambda found: BootPlace(found[0], sha256, found[1]))
 
     def _text(self, key: str, content: str) -> pulumi.Output[str]:
-        """Put a text into the bucket as the bootstrap; return its URI."""
+        """Put the bootstrap into the bucket as a text; return its URI."""
         raise NotImplementedError
 
     def _uri(self, part: str, archive: Archive) -> pulumi.Output[str]:
-        """Where hosts fetch it; on its way there it may be uploaded."""
+        """Return the URI from which hosts fetch an archive; uploads it where needed."""
         return archive.archive.apply(lambda path: Path(path).as_uri())
 
     def _archive(self, part: str, kind: str, given: Mapping[str, Any]) -> Archive:
@@ -110,7 +110,7 @@ class GoldenImage(pulumi.ComponentResource):
         }
 
     def _key(self, archive: Archive) -> pulumi.Output[str]:
-        """The archive's name in a bucket."""
+        """Return the archive's name in a bucket."""
         return archive.archive.apply(lambda path: f"{self._args.folder}/{Path(path).name}")
 
 

@@ -48,7 +48,7 @@ class ProviderHosts(pulumi.ComponentResource):
         raise NotImplementedError
 
     def _script(self, group: HostGroup, more: Mapping[str, str] | None = None) -> pulumi.Output[str]:
-        """Return what a host of a group runs at its first start; `more` are settings of its provider's."""
+        """Return the start script of a group's hosts; `more` are settings of the provider."""
 
         def made(source: str, fetched: FetchedArchives, boot: BootPlace) -> str:
             settings = environment(self._config, group, source, fetched)

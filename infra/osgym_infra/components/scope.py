@@ -28,5 +28,4 @@ class FleetScope:
 
     @property
     def config(self) -> FleetConfig:
-        """The checked configuration."""
         return self.args.blueprint.config

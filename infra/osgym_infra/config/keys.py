@@ -42,7 +42,7 @@ AUTO = "auto"
 
 
 class EgressPolicy(StrEnum):
-    """What replicas may reach on the internet. Host, metadata and each other they never reach."""
+    """Policy for replicas' connections to the internet; host and other replicas stay unreachable."""
 
     NONE = "none"
     ALLOWLIST = "allowlist"
@@ -60,13 +60,13 @@ URI = matching(re.compile(r"(s3|gs|https|file)://\S+"), "s3://, gs://, https:// 
 
 
 def _key(read: Reader, default: Any, doc: str, providers: frozenset[Provider] = ALL) -> Any:
-    """Return the field of a key; every field is given, so it has no default of its own."""
+    """Return the dataclass field of a key; it has no default, since every field is given."""
     return field(metadata={"key": ConfigKey(read, default, doc, providers)})
 
 
 @dataclass(frozen=True, slots=True)
 class FleetConfig:
-    """A checked configuration: a field for each key, and in `own` those that only its provider has."""
+    """Checked configuration: a field for each shared key, and the provider's own keys in `own`."""
 
     provider: Provider = _key(read_provider, ..., f"{' | '.join(installed())}: where the hosts come from.")
     replicas: int = _key(integer(1, 100_000, "replicas"), ..., "How many replicas run at the same time.")

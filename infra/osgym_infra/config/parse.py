@@ -67,13 +67,13 @@ def parse(values: Mapping[str, object], beside: Mapping[str, object] | None = No
 
 
 def _own_keys(provider: Provider) -> dict[str, ConfigKey]:
-    """Its own keys, which another provider may have by the same name for something else."""
+    """Return the provider's own keys; another provider may use the same names for something else."""
     only = frozenset({provider})
     return {name: dataclasses.replace(key, providers=only) for name, key in provider.facts.own_keys.items()}
 
 
 def _checked(config: FleetConfig) -> FleetConfig:
-    """What two keys say together."""
+    """Check keys that depend on each other."""
     if config.egress is EgressPolicy.ALLOWLIST and not config.egress_allowlist:
         raise BadInput(
             full_key("egress_allowlist"), "is empty", "the hosts that replicas may reach, or egress: none"
@@ -112,7 +112,7 @@ def _checked(config: FleetConfig) -> FleetConfig:
 
 
 def _check_archives(config: FleetConfig) -> None:
-    """What hosts fetch is either named whole, or made here."""
+    """Check that each archive is either named with its digests or made by the stack."""
     for name in ("image_sha256", "image_digest", "agent_sha256"):
         uri = f"{name.partition('_')[0]}_uri"
         named = bool(getattr(config, uri))
@@ -153,7 +153,7 @@ def check_cloud(config: FleetConfig) -> None:
 
 
 def _check_reach(config: FleetConfig) -> None:
-    """Hosts with public addresses are named by these: what is behind others never arrives as itself."""
+    """Refuse private networks alone for public hosts: clients behind NAT arrive with public addresses."""
     if config.private or not config.allowed_cidrs:
         return
     if all(_not_public(cidr) for cidr in config.allowed_cidrs):

@@ -91,7 +91,7 @@ def check_networks(provider: Provider, networks: Iterable[str]) -> None:
 def _part_of_internet(
     version: int, networks: Iterable[ipaddress.IPv4Network | ipaddress.IPv6Network]
 ) -> float:
-    """Return how much of a version's public address space networks cover together, 0 to 1."""
+    """Return the part of an IP version's public address space that the networks cover, 0 to 1."""
     whole = INTERNET[version]
     covered = 0
     # The networks are all of this version, which their types do not say.

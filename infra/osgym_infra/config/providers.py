@@ -42,7 +42,7 @@ class Provider(str):
 
     @property
     def rents(self) -> bool:
-        """Whether its hosts are rented."""
+        """Whether the provider rents out its hosts."""
         return bool(self.facts.default_region)
 
     def part(self, name: str) -> ModuleType:

@@ -37,7 +37,7 @@ class CountOrPercent:
 
 
 def count_or_percent(name: str, value: object) -> CountOrPercent:
-    """Read `3` or `25%`."""
+    """Read a count (`3`) or a percentage (`25%`)."""
     found = re.fullmatch(r"(\d{1,5})(%?)", str(value).strip(), re.ASCII)
     number = int(found[1]) if found and not isinstance(value, bool) else 0
     is_percent = bool(found and found[2])
@@ -49,7 +49,7 @@ def count_or_percent(name: str, value: object) -> CountOrPercent:
 
 
 class TrajectoryDetail(StrEnum):
-    """What a host records of episodes (the host agent's setting `trajectory`)."""
+    """Detail in which a host records episodes (the host agent's setting `trajectory`)."""
 
     OFF = "off"
     STEPS = "steps"

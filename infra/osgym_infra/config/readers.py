@@ -25,19 +25,19 @@ Reader = Callable[[str, object], Any]
 
 
 def full_key(name: str) -> str:
-    """A key with its namespace, as the user wrote it."""
+    """Return a key with its namespace, as users write it."""
     return f"{NAMESPACE}:{name}"
 
 
 def text(name: str, value: object) -> str:
-    """A line of text."""
+    """Read a line of text."""
     if not isinstance(value, str) or not value.strip() or len(value) > 2000 or not value.isprintable():
         raise BadInput(full_key(name), f"{short(value)} is not a text", "a line of text")
     return value.strip()
 
 
 def matching(pattern: re.Pattern[str], fits: str) -> Reader:
-    """Read a line of text of a form; `fits` says which."""
+    """Return a reader of lines that match a pattern; `fits` describes it to users."""
 
     def read(name: str, value: object) -> str:
         line = text(name, value)
@@ -49,7 +49,7 @@ def matching(pattern: re.Pattern[str], fits: str) -> Reader:
 
 
 def number(low: float, high: float, unit: str, open_low: bool = True) -> Reader:
-    """Read a number in a range."""
+    """Return a reader of numbers in a range."""
 
     def read(name: str, value: object) -> float:
         try:
@@ -67,7 +67,7 @@ def number(low: float, high: float, unit: str, open_low: bool = True) -> Reader:
 
 
 def integer(low: int, high: int, what: str) -> Reader:
-    """Read a whole number in a range, both ends included."""
+    """Return a reader of whole numbers in a range, both ends included."""
 
     def read(name: str, value: object) -> int:
         text = str(value).strip()
@@ -81,7 +81,7 @@ def integer(low: int, high: int, what: str) -> Reader:
 
 
 def choice(kind: type[StrEnum | TextEnum]) -> Reader:
-    """Read a member of an enum."""
+    """Return a reader of members of an enum."""
 
     def read(name: str, value: object) -> StrEnum | TextEnum:
         text = str(value).strip().replace("-", "_") if kind is Market else str(value).strip()
@@ -94,7 +94,6 @@ def choice(kind: type[StrEnum | TextEnum]) -> Reader:
 
 
 def flag(name: str, value: object) -> bool:
-    """Read true or false."""
     if value in (True, "true"):
         return True
     if value in (False, "false"):
@@ -103,7 +102,7 @@ def flag(name: str, value: object) -> bool:
 
 
 def items(name: str, value: object) -> Sequence[object]:
-    """A list, or the JSON of one."""
+    """Read a list, or the JSON of one."""
     if isinstance(value, str):
         try:
             value = json.loads(value)
@@ -115,7 +114,7 @@ def items(name: str, value: object) -> Sequence[object]:
 
 
 def json_object(value: object) -> object:
-    """An object where a text is the JSON of one, as Pulumi hands them over; everything else as it is."""
+    """Parse the JSON of an object, as Pulumi passes objects; return anything else unchanged."""
     if isinstance(value, str) and value.lstrip().startswith("{"):
         with contextlib.suppress(ValueError):
             return json.loads(value)
@@ -123,7 +122,7 @@ def json_object(value: object) -> object:
 
 
 def cidrs(name: str, value: object) -> tuple[str, ...]:
-    """Networks, none of which is the whole internet."""
+    """Read networks, none of which is the whole internet."""
     found = []
     for item in items(name, value):
         try:
@@ -143,7 +142,7 @@ def cidrs(name: str, value: object) -> tuple[str, ...]:
 
 
 def names(name: str, value: object) -> tuple[str, ...]:
-    """Host names, also with a leading `*.`."""
+    """Read host names, which may begin with `*.`."""
     found = tuple(str(item) for item in items(name, value))
     for item in found:
         if not ADDRESS.fullmatch(item.removeprefix("*.")):
@@ -152,7 +151,7 @@ def names(name: str, value: object) -> tuple[str, ...]:
 
 
 def names_like(pattern: re.Pattern[str], fits: str) -> Reader:
-    """Read a list of lines of text of a form, each once."""
+    """Return a reader of lists of lines that match a pattern."""
 
     def read(name: str, value: object) -> tuple[str, ...]:
         line = matching(pattern, fits)
@@ -162,6 +161,6 @@ def names_like(pattern: re.Pattern[str], fits: str) -> Reader:
 
 
 def short(value: object) -> str:
-    """A value as it is shown in a message."""
+    """Return a value shortened for a message."""
     text = repr(value)
     return text if len(text) <= 60 else text[:57] + "..."

@@ -23,7 +23,7 @@ from osgym_infra.errors import BadInput
 
 @dataclass(frozen=True, slots=True)
 class SshLogin:
-    """A machine behind ssh, and how one gets in."""
+    """Machine behind ssh, with its login."""
 
     address: str
     port: int = 22
@@ -38,7 +38,7 @@ DIRECT = SshLogin("direct")
 
 @dataclass(frozen=True, slots=True)
 class SshHost:
-    """A machine that exists. `address` `local` is this machine, without ssh."""
+    """Existing machine; the address `local` means this one, without ssh."""
 
     address: str
     port: int = 22
@@ -50,11 +50,10 @@ class SshHost:
 
     @property
     def is_local(self) -> bool:
-        """Whether it is this machine."""
         return self.address == "local"
 
     def jump_of(self, general: SshLogin | None) -> SshLogin | None:
-        """The machine through which it is reached; `general` holds for hosts that say nothing."""
+        """Return the machine through which the host is reached; `general` is the default of all hosts."""
         jump = self.jump or general
         return None if self.is_local or jump == DIRECT else jump
 
@@ -70,7 +69,7 @@ LOGIN_KEYS: Mapping[str, Reader] = {
 
 
 def read_jump(name: str, value: object) -> SshLogin:
-    """Read a machine that others are reached through; `direct`: none."""
+    """Read the machine through which others are reached; `direct`: none."""
     login = SshLogin(**_read_machine(name, json_object(value), LOGIN_KEYS))
     if login.address == "local":
         raise BadInput(full_key(name), "local is this machine", f"a bastion, or {DIRECT.address}")
@@ -85,7 +84,6 @@ HOST_KEYS: Mapping[str, Reader] = {
 
 
 def read_hosts(name: str, value: object) -> tuple[SshHost, ...]:
-    """Read the machines of a fleet."""
     found = tuple(
         SshHost(**_read_machine(f"{name}[{index}]", item, HOST_KEYS))
         for index, item in enumerate(items(name, value))

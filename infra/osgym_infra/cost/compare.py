@@ -21,7 +21,7 @@ NAMED = 4
 
 @dataclass(frozen=True, slots=True)
 class MixedFleet:
-    """The cheapest fleet of one provider's region and market, of whatever types."""
+    """Cheapest fleet of one provider's region and market, of any types."""
 
     provider: str
     region: str
@@ -31,23 +31,23 @@ class MixedFleet:
 
     @property
     def hosts(self) -> str:
-        """`2 × r8i.24xlarge + 1 × c8i.8xlarge`."""
+        """Hosts by number and type, as in `2 × r8i.24xlarge + 1 × c8i.8xlarge`."""
         return " + ".join(f"{count} × {name.split('/')[2]}" for name, count in sorted(self.mix.hosts.items()))
 
 
 def shown(market: Market) -> str:
-    """A market as people and configurations write it."""
+    """Return a market as people and configurations write it."""
     return market.value.replace("_", "-")
 
 
 def same_place(best: MixedFleet, fleets: Iterable[MixedFleet]) -> tuple[MixedFleet, ...]:
-    """The fleets of all markets where the best one is, cheapest first."""
+    """Return the fleets of all markets in the best fleet's region, cheapest first."""
     here = (fleet for fleet in fleets if (fleet.provider, fleet.region) == (best.provider, best.region))
     return tuple(sorted(here, key=lambda fleet: (fleet.usd_per_replica_day, fleet.market)))
 
 
 def dearer_than_need_be(best: MixedFleet, compared: Sequence[MixedFleet]) -> list[str]:
-    """A sentence when another market of the same place costs less than the one that was asked for."""
+    """Return a sentence when another market of the same region costs less than the requested one."""
     cheapest = compared[0] if compared else best
     if cheapest.mix.usd_per_day >= best.mix.usd_per_day:
         return []
@@ -59,7 +59,7 @@ def dearer_than_need_be(best: MixedFleet, compared: Sequence[MixedFleet]) -> lis
 
 
 def without_a_price(rows: Iterable[HostRow], catalogue: Catalogue) -> list[str]:
-    """A sentence for each place and market in which types that are sold there have no known price."""
+    """Return a sentence for each region and market in which sold types have no known price."""
     there: dict[tuple[str, str, Market], list[str]] = {}
     counted: dict[tuple[str, str], int] = {}
     for row in rows:
@@ -85,7 +85,7 @@ def _some(types: Sequence[str]) -> str:
 def borrowed(
     places: Iterable[tuple[str, str]], catalogue: Catalogue, terms: CostAssumptions, with_volumes: bool
 ) -> list[str]:
-    """A sentence for each figure that is another region's, or that no region of the provider has."""
+    """Return a sentence for each figure that is of another region or of none."""
     said: dict[tuple[str, str, str], list[str]] = {}
 
     def look(provider: str, region: str, what: str, figure: Figure) -> None:
@@ -116,7 +116,7 @@ def _needed(name: str, terms: CostAssumptions) -> bool:
 
 
 def frames_usd_per_gb(catalogue: Catalogue, provider: str, region: str, terms: CostAssumptions) -> float:
-    """p: what a GB of frames costs on its way to the trainer."""
+    """Return p, the price of a GB of frames on its way to the trainer."""
     match terms.frames_to:
         case FramesTo.ZONE:
             return 0.0
@@ -129,7 +129,7 @@ def frames_usd_per_gb(catalogue: Catalogue, provider: str, region: str, terms: C
 def on_frames(
     replica: ReplicaNeeds, best: MixedFleet, catalogue: Catalogue, terms: CostAssumptions
 ) -> list[str]:
-    """What frames cost where they go, and what they would cost elsewhere."""
+    """Return sentences about the price of frames, for the chosen destination and others."""
     gb = replica.egress_gb_per_day
     if not gb or best.market is Market.DEDICATED:
         return []
@@ -156,7 +156,7 @@ def _known(catalogue: Catalogue, best: MixedFleet, to: FramesTo) -> bool:
 
 
 def on_interruptions(best: MixedFleet, terms: CostAssumptions) -> list[str]:
-    """Where the time until a lost spot host is replaced comes from."""
+    """Return a sentence about the source of the time until a lost spot host is replaced."""
     if best.market is not Market.SPOT or not terms.spot.per_host_day:
         return []
     hours, source = terms.spot.rebuild_h, terms.spot.rebuild_measured
@@ -168,7 +168,7 @@ def on_interruptions(best: MixedFleet, terms: CostAssumptions) -> list[str]:
 
 
 def on_threads(rows: Iterable[HostRow], efficiency: float) -> list[str]:
-    """That vCPUs are hardware threads, and what each is taken for."""
+    """Return a sentence that vCPUs are hardware threads, with the assumed efficiency of each."""
     if efficiency == 1 or all((row.threads_per_core or 2) == 1 for row in rows):
         return []
     return [f"a vCPU that is one of two threads of a core counts as {efficiency:g} of one (assumed)"]

@@ -57,7 +57,7 @@ class CurvePoint:
 
     @property
     def usd(self) -> float:
-        """Of the machine that is large enough for both."""
+        """Price of the machine that is large enough for both."""
         return max(self.cpu_usd, self.ram_usd)
 
 
@@ -104,7 +104,7 @@ def of_paper(paper: PaperFigures = PAPER, largest: int = LARGEST) -> CostCurve:
 
 
 def of_candidate(request: PlanRequest, candidate: Candidate, largest: int = LARGEST) -> CostCurve:
-    """The same for a host type of a plan, from its price and a replica's needs; without frames."""
+    """Return the same curve for a host type of a plan, from its price, without frames."""
     replica, rules = request.replica, request.rules
     capacity = cpu_capacity(candidate.shape, request.runtime, rules)
     usd = candidate.day.total / request.terms.availability
@@ -127,7 +127,7 @@ def of_candidate(request: PlanRequest, candidate: Candidate, largest: int = LARG
 
 
 def needed_cores(request: PlanRequest, replicas: int, at_least: int = 1) -> int:
-    """The fewest cores on which K replicas stay below the target utilisation and the p95."""
+    """Return the fewest cores on which K replicas stay below the target utilisation and the p95."""
     replica = request.replica
     cores = max(at_least, math.ceil(replicas * replica.cores / request.rules.cpu_target - 1e-9))
     if not replica.step_cpu_s:
@@ -140,7 +140,7 @@ def needed_cores(request: PlanRequest, replicas: int, at_least: int = 1) -> int:
 
 
 def sized_by(points: Sequence[CurvePoint]) -> list[tuple[Resource, int, int]]:
-    """What sizes the machine, as runs of K: the resource, the first and the last K of each run."""
+    """Return the resource that sizes the machine, as runs of K: resource, first K, last K."""
     runs: list[tuple[Resource, int, int]] = []
     for point in points:
         what = Resource.RAM if point.ram_usd >= point.cpu_usd else Resource.CPU
@@ -152,7 +152,7 @@ def sized_by(points: Sequence[CurvePoint]) -> list[tuple[Resource, int, int]]:
 
 
 def _crossing(points: Sequence[CurvePoint]) -> int | None:
-    """The first K from which on RAM sizes the machine for good."""
+    """Return the first K from which on RAM always sizes the machine."""
     what, first, _ = sized_by(points)[-1]
     return first if what is Resource.RAM else None
 

@@ -37,7 +37,7 @@ class HostOffer:
 
 @dataclass(frozen=True, slots=True)
 class Mix:
-    """A fleet: hosts by name, the replicas placed on each kind, and what it costs."""
+    """Fleet as numbers of hosts by name, replicas placed on each kind, and its price."""
 
     hosts: dict[str, int]
     placed: dict[str, int]
@@ -46,7 +46,7 @@ class Mix:
 
     @property
     def replicas(self) -> int:
-        """Replicas that are placed; exactly what was asked for."""
+        """Number of replicas that are placed, exactly as requested."""
         return sum(self.placed.values())
 
 
@@ -85,7 +85,7 @@ def cheapest_mix(choices: Sequence[HostOffer], replicas: int) -> Mix:
 
 
 def affordable(choices: Sequence[HostOffer], usd_per_day: float, at_most: int = 1 << 16) -> int:
-    """The most replicas (up to `at_most`) that `cheapest_mix` carries within a budget; 0 for none."""
+    """Return the most replicas (up to `at_most`) that `cheapest_mix` carries within a budget; 0: none."""
 
     def within(replicas: int) -> bool:
         try:
@@ -107,7 +107,7 @@ def affordable(choices: Sequence[HostOffer], usd_per_day: float, at_most: int = 
 
 @dataclass(frozen=True, slots=True)
 class _Bought:
-    """A linked list of full hosts; shared between the cells of a table."""
+    """Linked list of full hosts, shared between the cells of a table."""
 
     choice: HostOffer
     count: int
@@ -116,14 +116,14 @@ class _Bought:
 
 @dataclass(frozen=True, slots=True)
 class _CostTable:
-    """For every n: the least cost of placing exactly n replicas on full hosts, and those hosts."""
+    """Least cost of placing exactly n replicas on full hosts, and those hosts, for every n."""
 
     cost: list[float]
     bought: list[_Bought | None]
 
 
 def _best(choices: Sequence[HostOffer], replicas: int) -> Mix | None:
-    """Try every kind of host as the one that is not full; `None` when quotas do not allow as many."""
+    """Try every kind of host as the one that is not full; return `None` when quotas do not suffice."""
     anyone = _full_hosts(choices, replicas, None)
     least, partial, taken, table = anyone.cost[replicas], None, 0, anyone
     for choice in choices:
@@ -150,7 +150,7 @@ def _best(choices: Sequence[HostOffer], replicas: int) -> Mix | None:
 
 
 def _full_hosts(choices: Sequence[HostOffer], replicas: int, without_one_of: HostOffer | None) -> _CostTable:
-    """The knapsack over full hosts; a quota of m is m single hosts, bundled by powers of two."""
+    """Solve the knapsack over full hosts; a quota of m is m single hosts, bundled by powers of two."""
     cost = [0.0] + [math.inf] * replicas
     bought: list[_Bought | None] = [None] * (replicas + 1)
 

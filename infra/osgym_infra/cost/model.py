@@ -55,7 +55,7 @@ def boots_machines(runtime: str) -> bool:
 
 
 class Resource(StrEnum):
-    """What can bind the number of replicas on a host."""
+    """Resource that can bind the number of replicas on a host."""
 
     CPU = "cpu"
     RAM = "ram"
@@ -101,12 +101,12 @@ class ReplicaNeeds:
 
     @property
     def private_gib(self) -> float:
-        """R_ws·(1 − s) + o: what each further replica takes from the host, GiB."""
+        """R_ws·(1 − s) + o: memory that each further replica takes from the host, GiB."""
         return self.working_set_gib * (1 - self.shared_fraction) + self.overhead_gib
 
     @property
     def shared_gib(self) -> float:
-        """s·R_ws: what all replicas of a host together take once, GiB."""
+        """s·R_ws: memory that all replicas of a host share, taken once, GiB."""
         return self.working_set_gib * self.shared_fraction
 
     @property
@@ -131,17 +131,17 @@ class ReplicaNeeds:
 
     @property
     def egress_mbit_s(self) -> float:
-        """8·frame_mb / (Z + D + C/n): what one replica sends, Mbit/s."""
+        """8·frame_mb / (Z + D + C/n): rate at which one replica sends frames, Mbit/s."""
         return 8 * self.frame_mb / self.cycle_s if self.cycle_s else 0.0
 
     @property
     def egress_gb_per_day(self) -> float:
-        """86,400 s / (Z + D + C/n) · frame_mb / 1000: what one replica sends, GB (10⁹ B) a day."""
+        """86,400 s / (Z + D + C/n) · frame_mb / 1000: frames that one replica sends, GB (10⁹ B) a day."""
         return 86400 / self.cycle_s * self.frame_mb / 1000 if self.cycle_s else 0.0
 
     @property
     def work(self) -> Work:
-        """What it asks of the cores, for the queue."""
+        """Demand of the replica on the cores, for the queue."""
         return Work(self.step_cpu_s, self.think_s, self.reset_cpu_s, self.steps_per_episode)
 
     @property
@@ -223,14 +223,14 @@ def k_ram(host: HostShape, replica: ReplicaNeeds, rules: Rules) -> float:
 
 
 def k_cpu(host: HostShape, replica: ReplicaNeeds, runtime: str, rules: Rules) -> float:
-    """K_cpu = ρ·vCPU·τ·ν / u with u = b + (D + C/n)/(Z + D + C/n)."""
+    """Return K_cpu = ρ·vCPU·τ·ν / u with u = b + (D + C/n)/(Z + D + C/n)."""
     return (
         rules.cpu_target * cpu_capacity(host, runtime, rules) / replica.cores if replica.cores else math.inf
     )
 
 
 def k_disk(host: HostShape, replica: ReplicaNeeds, rules: Rules) -> float:
-    """K_disk = (a_d·disk − base) / overlay: what replicas may write, GiB, over what each may grow to."""
+    """Return K_disk = (a_d·disk − base) / overlay: disk for overlays over the size each may grow to, GiB."""
     if host.disk_gib is None or not replica.overlay_gib:
         return math.inf
     return max(0.0, rules.disk_usable * host.disk_gib - rules.base_disk_gib) / replica.overlay_gib
@@ -244,13 +244,13 @@ def k_iops(host: HostShape, replica: ReplicaNeeds, rules: Rules) -> float:
 
 
 def k_mibps(host: HostShape, replica: ReplicaNeeds, rules: Rules) -> float:
-    """K_mibps: as K_iops with MiB/s and the MiB of a reset."""
+    """Return K_mibps: as K_iops with MiB/s and the MiB of a reset."""
     each = replica.steady_mibps + rules.storm * replica.reset_mib * replica.resets_per_s
     return math.inf if host.mibps is None or not each else host.mibps / each
 
 
 def k_egress(host: HostShape, replica: ReplicaNeeds) -> float:
-    """K_egress = network / e: Gbit/s of the host over the frames that a replica sends."""
+    """Return K_egress = network / e: Gbit/s of the host over the frames that a replica sends."""
     if host.egress_gbps is None or not replica.egress_mbit_s:
         return math.inf
     return host.egress_gbps * 1000 / replica.egress_mbit_s

@@ -77,7 +77,7 @@ class Candidate:
 
     @property
     def name(self) -> str:
-        """`provider/region/type/market`: unique."""
+        """Unique name: `provider/region/type/market`."""
         return f"{self.row.provider}/{self.row.region}/{self.row.type}/{self.market}"
 
 
@@ -100,7 +100,7 @@ class FleetPlan:
 
     @property
     def best(self) -> MixedFleet:
-        """The cheapest fleet of all."""
+        """Cheapest fleet of all."""
         return self.fleets[0]
 
 
@@ -198,7 +198,7 @@ def _with_kvm(request: PlanRequest, rows: list[HostRow]) -> list[HostRow]:
 def candidate(
     request: PlanRequest, catalogue: Catalogue, row: HostRow, shape: HostShape, market: Market
 ) -> Candidate | None:
-    """One type in one market, or `None` when it does not carry a single replica."""
+    """Return one type in one market, or `None` when it carries no replica."""
     replica, rules = request.replica, request.rules
     capacity = cpu_capacity(shape, request.runtime, rules)
     limit = None
@@ -230,7 +230,7 @@ def candidate(
 
 
 def step_load(request: PlanRequest, capacity: float, replicas: int) -> queueing.CpuLoad | None:
-    """The queue at the planned K."""
+    """Return the queue at the planned K."""
     replica = request.replica
     if not replica.step_cpu_s:
         return None
@@ -239,7 +239,7 @@ def step_load(request: PlanRequest, capacity: float, replicas: int) -> queueing.
 
 
 def frames_usd(request: PlanRequest, catalogue: Catalogue, row: HostRow, market: Market) -> float:
-    """G·p of one replica-day; 0 on dedicated machines, whose price holds their traffic."""
+    """Return G·p of one replica-day; 0 on dedicated machines, whose price includes their traffic."""
     if market is Market.DEDICATED:
         return 0.0
     per_gb = compare.frames_usd_per_gb(catalogue, row.provider, row.region, request.terms)
@@ -247,7 +247,7 @@ def frames_usd(request: PlanRequest, catalogue: Catalogue, row: HostRow, market:
 
 
 def _volume(request: PlanRequest, catalogue: Catalogue, row: HostRow, replicas: int) -> tuple[float, float]:
-    """Size in GiB and USD per day of the network volume of a host without disks of its own."""
+    """Return size in GiB and USD per day of the network volume of a host without disks of its own."""
     if row.nvme_gb:
         return 0.0, 0.0
     gib = (request.rules.base_disk_gib + replicas * request.replica.overlay_gib) / request.rules.disk_usable
@@ -255,7 +255,7 @@ def _volume(request: PlanRequest, catalogue: Catalogue, row: HostRow, replicas: 
 
 
 def choices(request: PlanRequest, catalogue: Catalogue, candidates: Iterable[Candidate]) -> list[HostOffer]:
-    """The candidates as the search takes them."""
+    """Return the candidates in the form of the search."""
     return [
         HostOffer(
             c.name, c.fit.replicas, c.day.total, frames_usd(request, catalogue, c.row, c.market),

@@ -77,7 +77,7 @@ class CostAssumptions:
 
 @dataclass(frozen=True, slots=True)
 class HostDay:
-    """What one host costs in a day, USD: the parts of the formula, before the division by K."""
+    """Price of one host for a day, USD: the parts of the formula before the division by K."""
 
     host: float
     waste: float
@@ -97,14 +97,14 @@ def host_day(
     disk_usd_per_day: float = 0.0,
     ip_usd_per_hour: float = 0.0,
 ) -> HostDay:
-    """24·P, 24·P·w, disk and IP of one host, USD per day; w is 0 off the spot market."""
+    """Return 24·P, 24·P·w, disk and IP of one host, USD per day; w is 0 off the spot market."""
     base = 24 * usd_per_hour
     waste = base * terms.spot.waste if market is Market.SPOT else 0.0
     return HostDay(base, waste, disk_usd_per_day, 0.0 if terms.private else 24 * ip_usd_per_hour)
 
 
 def replica_day(host_day_usd: float, replicas: float, egress_usd: float, availability: float) -> float:
-    """USD per replica-day from the parts: (host/K + egress)/A."""
+    """Return USD per replica-day from the parts: (host/K + egress)/A."""
     return (host_day_usd / replicas + egress_usd) / availability
 
 
@@ -118,7 +118,7 @@ def volume_usd_per_day(
     free_mibps: float = 0.0,
     usd_per_mibps_month: float = 0.0,
 ) -> float:
-    """A network volume per day, USD: size, and operations and throughput above what is included."""
+    """Return the price of a network volume, USD per day: size, and IOPS and throughput above the included."""
     month = (
         gib * usd_per_gib_month
         + max(0.0, iops - free_iops) * usd_per_iops_month
@@ -128,5 +128,5 @@ def volume_usd_per_day(
 
 
 def per_thousand_trajectories(usd_per_replica_day: float, trajectory_s: float) -> float:
-    """1000 · USD per replica-day · T / 86,400 s, T seconds of one replica per trajectory (reset included)."""
+    """Return 1000 · USD per replica-day · T / 86,400 s for trajectories of T seconds, reset included."""
     return 1000 * usd_per_replica_day * trajectory_s / 86400

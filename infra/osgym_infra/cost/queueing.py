@@ -66,12 +66,12 @@ class Work:
 
     @property
     def mean_s(self) -> float:
-        """E[S]: seconds of one core that a visit wants in the mean."""
+        """E[S]: mean demand of a visit, seconds of one core."""
         return self.step_share * self.step_s + (1 - self.step_share) * self.reset_s
 
     @property
     def think_per_visit_s(self) -> float:
-        """Thinking between two visits in the mean; none goes before a reset."""
+        """Mean think time between two visits; none precedes a reset."""
         return self.step_share * self.think_s
 
     @property
@@ -80,13 +80,13 @@ class Work:
         return self.mean_s / self.think_per_visit_s if self.think_per_visit_s else math.inf
 
     def times(self, factor: float) -> Work:
-        """The same on cores that are so many times slower."""
+        """Return the same demand on cores that are slower by a factor."""
         return replace(self, step_s=self.step_s * factor, reset_s=self.reset_s * factor)
 
 
 @dataclass(frozen=True, slots=True)
 class Station:
-    """c servers and what is asked of them; fewer cores than one make everything slower instead."""
+    """c servers and their demand; less than one core slows everything down instead."""
 
     servers: int
     work: Work
@@ -165,7 +165,7 @@ def load(servers: int, customers: int, work: Work) -> CpuLoad:
 
 
 def slower(servers: int, others: int) -> float:
-    """max(1, (n + 1)/c): how many times longer work takes beside n others on c cores."""
+    """Return max(1, (n + 1)/c), the slowdown of work beside n others on c cores."""
     return max(1.0, (others + 1) / servers)
 
 
@@ -182,7 +182,7 @@ def exceeds(servers: int, found: list[float], t: float) -> float:
 
 
 def quantile(servers: int, customers: int, work: Work, q: float) -> float:
-    """The q-quantile of the response in units of what the work wants, to one part in 10⁶, by bisection."""
+    """Return the q-quantile of the response in units of the work's demand, to one part in 10⁶."""
     _check(servers, customers, work)
     found = distribution(servers, customers - 1, work.ratio)
     low, high = 0.0, 1.0
@@ -198,7 +198,7 @@ def quantile(servers: int, customers: int, work: Work, q: float) -> float:
 
 
 def meets(capacity_cores: float, replicas: int, idle_cores: float, work: Work, p95_s: float) -> bool:
-    """Whether K replicas keep the 95th percentile of a step's response at or below `p95_s`."""
+    """Return whether K replicas keep the 95th percentile of a step's response at or below `p95_s`."""
     at = station(capacity_cores, replicas, idle_cores, work)
     if at is None:
         return False

@@ -53,7 +53,7 @@ class Blueprint:
 
     @property
     def capacity(self) -> int:
-        """Replicas that fit on all hosts together."""
+        """Number of replicas that fit on all hosts together."""
         return sum(group.count * group.replicas for group in self.groups)
 
 
@@ -103,7 +103,7 @@ def draw(config: FleetConfig, catalogue: Catalogue, profile: Profile) -> Bluepri
 
 
 def make_request(config: FleetConfig, profile: Profile) -> PlanRequest:
-    """Return what the planner is asked for a configuration."""
+    """Return the planner's request for a configuration."""
     replica = with_values(
         profile.replica(Bound.PESSIMISTIC),
         working_set_gib=config.replica_ram_gib,
@@ -176,7 +176,7 @@ def _group(one: Candidate, count: int, config: FleetConfig, catalogue: Catalogue
 
 
 def _volume_gib(one: Candidate, count: int, config: FleetConfig) -> int:
-    """The size of a host's data disk: what its replicas need at most, or what the configuration says."""
+    """Return the size of a host's data disk: the replicas' need, or the configured one."""
     needed = max(30, round(one.volume_gib + 0.5))
     if config.data_disk_gib is None or one.row.nvme_gb:
         return needed
@@ -210,7 +210,7 @@ def _own_machines(config: FleetConfig) -> Blueprint:
 
 
 def slug(name: str) -> str:
-    """A name as a part of resource names: small letters, digits and dashes."""
+    """Return a name as a part of resource names: small letters, digits and dashes."""
     return re.sub(r"[^a-z0-9]+", "-", name.lower()).strip("-")
 
 

@@ -65,7 +65,7 @@ def environment(
 
 
 def _of_the_agent(config: FleetConfig) -> dict[str, str]:
-    """What replicas need, and settings of the agent that are named; what is not is the agent's default."""
+    """Return settings of replicas and of the agent that the configuration sets; others keep their default."""
     named = {
         # What was frozen without KVM would be emulated on a host that is paid for having it.
         "OSGYM_NEEDS_KVM": "yes" if boots_machines(config.runtime) and config.provider.rents else None,
@@ -89,7 +89,7 @@ def scaling(config: FleetConfig, groups: Iterable[HostGroup], fleet: str) -> dic
 
 
 def env_file(values: Mapping[str, str]) -> str:
-    """The settings as a file that a shell reads; everything is quoted."""
+    """Return the settings as a file that a shell reads, with all values quoted."""
     return "".join(f"{name}={shlex.quote(value)}\n" for name, value in sorted(values.items()))
 
 
@@ -107,7 +107,7 @@ class BootPlace:
     status_uri: str
 
     def settings(self) -> dict[str, str]:
-        """The same as settings of `boot.py`."""
+        """Return the place as settings of `boot.py`."""
         return {
             "OSGYM_BOOTSTRAP_URI": self.uri,
             "OSGYM_BOOTSTRAP_SHA256": self.sha256,
@@ -116,12 +116,12 @@ class BootPlace:
 
 
 def package(files: Mapping[str, bytes]) -> str:
-    """The bootstrap as one object of a bucket: its files by name, all of them text."""
+    """Return the bootstrap's files, all texts, as one JSON object by name."""
     return json.dumps({name: data.decode() for name, data in sorted(files.items())})
 
 
 def package_sha256(text: str) -> str:
-    """What hosts check it by."""
+    """Return the digest by which hosts check the package."""
     return hashlib.sha256(text.encode()).hexdigest()
 
 
@@ -150,7 +150,7 @@ def user_data(files: Mapping[str, bytes], values: Mapping[str, str]) -> str:
 
 
 def unit() -> str:
-    """The unit that runs `boot.py` at every start of the host until it has brought the host to serve."""
+    """Return the unit that runs `boot.py` at every start of the host until the host serves."""
     return f"""[Unit]
 Description=Brings this host to serve OSGym's replicas, however often that takes
 Wants=network-online.target
@@ -189,7 +189,7 @@ def ec2_user_data(script: str) -> str:
 
 
 def archive(files: Mapping[str, bytes]) -> bytes:
-    """A tar.gz of executable files without dates or owners, so that it changes only with its content."""
+    """Return a tar.gz of executable files without dates or owners: it changes only with its content."""
     raw = io.BytesIO()
     with tarfile.open(fileobj=raw, mode="w", format=tarfile.USTAR_FORMAT) as tar:
         for name, data in sorted(files.items()):

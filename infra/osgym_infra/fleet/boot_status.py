@@ -23,11 +23,11 @@ CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f]+")
 
 
 class NoBootStatus(OsgymInfraError):
-    """A text is no record of a boot; the message says why."""
+    """A text is no boot record; the message says why."""
 
 
 class BootState(StrEnum):
-    """What a host does about its next step."""
+    """State of a host's current boot step."""
 
     RUNNING = "running"
     """The step is being done."""
@@ -63,11 +63,11 @@ class BootStatus:
     at: datetime
 
     def age_s(self, now: datetime) -> float:
-        """How old the record is, never below 0: clocks differ."""
+        """Return the age of the record, never below 0 since clocks differ."""
         return max(0.0, (now - self.at).total_seconds())
 
     def line(self) -> str:
-        """The record in words, for a table."""
+        """Return the record in words, for a table."""
         match self.state:
             case BootState.SERVING:
                 return "serving"
@@ -104,7 +104,7 @@ def parse(text: str) -> BootStatus:
 
 
 def last_on_console(text: str) -> BootStatus | None:
-    """The newest record in what a console shows; None where there is none yet."""
+    """Return the newest record in a console's text; None: there is none."""
     for line in reversed(text.splitlines()):
         _, prefix, record = line.partition(CONSOLE_PREFIX)
         if prefix:
@@ -116,5 +116,5 @@ def last_on_console(text: str) -> BootStatus | None:
 
 
 def short(value: Any, most: int = 100) -> str:
-    """A host's text, fit to be shown: one line, no control characters, not long."""
+    """Return a host's text as one bounded line without control characters."""
     return CONTROL.sub(" ", str(value))[:most]

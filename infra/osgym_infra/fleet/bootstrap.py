@@ -9,5 +9,5 @@ BOOTSTRAP = Path(__file__).resolve().parents[2] / "bootstrap"
 
 
 def bootstrap_files(folder: Path = BOOTSTRAP) -> dict[str, bytes]:
-    """All of them, by name: what every host has in one folder."""
+    """Return the bootstrap's files by name; every host has all of them in one folder."""
     return {path.name: path.read_bytes() for path in sorted(folder.iterdir()) if path.is_file()}

@@ -45,7 +45,7 @@ def bounded(groups: Sequence[HostGroup], config: FleetConfig) -> tuple[HostGroup
 
 
 def _spread(order: Sequence[HostGroup], hosts: int) -> list[int]:
-    """So many hosts over groups, which stand cheapest first: each its planned number, as long as it goes."""
+    """Spread hosts over groups, cheapest first, each up to its planned number."""
     numbers = []
     left = hosts
     for group in order:
@@ -57,7 +57,7 @@ def _spread(order: Sequence[HostGroup], hosts: int) -> list[int]:
 
 
 def _check_budget(groups: Sequence[HostGroup], config: FleetConfig) -> None:
-    """More hosts than planned stay within the budget, too."""
+    """Check that the most hosts that may run stay within the budget too."""
     if config.budget_usd_per_day is None:
         return
     usd = 24 * sum(group.most * group.usd_per_hour for group in groups)

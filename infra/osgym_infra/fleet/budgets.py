@@ -12,6 +12,6 @@ THRESHOLDS = (0.5, 0.9, 1.0)
 
 
 def month_usd(blueprint: Blueprint) -> int:
-    """A month of the fleet's budget, else of what it is expected to cost, in whole dollars."""
+    """Return the fleet's budget for a month, or its expected price, in whole dollars."""
     usd_per_day = blueprint.config.budget_usd_per_day or blueprint.usd_per_day or 0.0
     return max(1, math.ceil(usd_per_day * DAYS_PER_MONTH))

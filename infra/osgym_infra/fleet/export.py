@@ -80,12 +80,12 @@ def export(state: Mapping[str, Any], outputs: Mapping[str, Any]) -> FleetExport:
 
 
 def _access(inputs: Mapping[str, Any]) -> dict[str, Any]:
-    """How the host is entered, for those who operate it."""
+    """Return how the host is entered, for operators."""
     return {"ssh": ssh_entry(inputs)} if inputs.get("address") else {}
 
 
 def plain(value: Any) -> Any:
-    """A value of a stack's export, decrypted by `--show-secrets`."""
+    """Return a value of a stack's export, decrypted by `--show-secrets`."""
     if isinstance(value, Mapping) and _SECRET_MARK in value:
         return json.loads(value["plaintext"])
     return value

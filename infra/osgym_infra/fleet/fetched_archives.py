@@ -23,5 +23,5 @@ class FetchedArchives:
 
     @classmethod
     def named_in(cls, config: FleetConfig) -> FetchedArchives:
-        """Those that the configuration names."""
+        """Return the archives that the configuration names."""
         return cls(**{name: getattr(config, name) for name in cls.__slots__})

@@ -48,5 +48,5 @@ class HostGroup:
 
     @property
     def kinds(self) -> tuple[HostGroup, ...]:
-        """The group's own type, then those that may stand in for it."""
+        """The group's own type, then its stand-ins."""
         return (self, *self.stand_ins)

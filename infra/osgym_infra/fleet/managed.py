@@ -34,7 +34,7 @@ class ManagedHost(FleetHost):
 
 @dataclass(frozen=True, slots=True)
 class ManagedFleet(FleetFile):
-    """All hosts of a fleet."""
+    """Fleet whose hosts can be entered."""
 
     hosts: tuple[ManagedHost, ...]
 
@@ -104,7 +104,7 @@ def _managed(fleet: FleetFile) -> ManagedFleet:
 
 
 def ssh_entry(inputs: Mapping[str, Any]) -> dict[str, Any]:
-    """The object `ssh` of a host in fleet.json, from the inputs of our resource in a stack's state."""
+    """Return the object `ssh` of a host in fleet.json, from our resource's inputs in a stack's state."""
     entry = {
         "address": str(inputs.get("address") or ""),
         "port": int(inputs.get("port") or 22),
@@ -136,7 +136,7 @@ def _host(host: FleetHost, row: Mapping[str, Any], fleet: FleetFile) -> ManagedH
 
 
 def _access(host: FleetHost, row: Mapping[str, Any], fleet: FleetFile) -> HostAccess | None:
-    """Access by the row's `ssh`; without it, the access that the provider derives from the host's name."""
+    """Return the access of the row's `ssh`, or the one that the provider derives from the host's name."""
     if row.get("ssh") is not None:
         return _ssh(f"host {host.id}: ssh", row["ssh"])
     part = Provider(fleet.provider).optional_part("access") if fleet.provider in installed() else None

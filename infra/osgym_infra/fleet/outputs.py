@@ -40,7 +40,7 @@ class HostOutput:
     image_digest: str
 
     def to_dict(self) -> dict[str, Any]:
-        """As it stands in fleet.json."""
+        """Return the host's entry of fleet.json."""
         return {name: getattr(self, name) for name in self.__slots__}
 
 
@@ -99,12 +99,12 @@ def destroy_removes(blueprint: Blueprint) -> list[str]:
 
 
 def price_sources(blueprint: Blueprint) -> list[str]:
-    """Where the prices are from, and of when."""
+    """Return the sources of the prices with their dates."""
     return [f"{s.title} ({s.as_of or 'undated'})" for s in blueprint.sources]
 
 
 def summary(blueprint: Blueprint) -> str:
-    """What a preview says before anything is created: hosts, what they carry, what they cost."""
+    """Return the summary of a preview: hosts, their capacity, their price."""
     if blueprint.usd_per_day is None:
         kinds = f"{sum(group.count for group in blueprint.groups)} own machines"
     else:

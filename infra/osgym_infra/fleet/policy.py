@@ -56,7 +56,7 @@ def violations(kind: str, properties: Props) -> list[str]:
 
 
 def _rules(provider: str) -> Rules:
-    """The rules of a provider's package; none for resources of others, as of our own."""
+    """Return the rules of a resource's provider; none for other resources, such as ours."""
     found = Provider(provider).optional_part("policy") if provider in installed() else None
     return () if found is None else found.RULES
 
@@ -72,7 +72,7 @@ def enforce(kind: str, name: str, properties: Props) -> None:
 
 
 def world(value: object) -> bool:
-    """Whether a CIDR is (half of) the whole internet; two halves would open it just as well."""
+    """Return whether a CIDR is half of the internet or more; two halves would open it just as well."""
     try:
         return ipaddress.ip_network(str(value), strict=False).prefixlen <= 1
     except ValueError:

@@ -31,7 +31,7 @@ DRAINED = "drained"
 
 
 class Agent:
-    """The agent of this machine, as it runs: by its own configuration, not by the one that is to come."""
+    """Client of this machine's agent, by its current configuration, not the next one."""
 
     def __init__(self, etc: Path) -> None:
         """Read where it listens, its token and its authority.
@@ -72,7 +72,6 @@ class Agent:
 
 
 def say(line: str) -> None:
-    """A line for whoever waits."""
     print(f"osgym: {line}", flush=True)
 
 
@@ -97,7 +96,7 @@ def drain(agent: Agent, deadline_s: float) -> None:
 
 
 def hold(etc: Path, deadline_s: float, most_s: float) -> None:
-    """Drain, and hold it for at most `most_s` more; ends by `SystemExit`."""
+    """Drain the host and hold it drained for at most `most_s` more; ends by `SystemExit`."""
     agent: Agent | None = None
     was_draining = True  # what we did not begin we do not take back
     try:
@@ -117,7 +116,7 @@ def hold(etc: Path, deadline_s: float, most_s: float) -> None:
 
 
 def take_back(agent: Agent) -> None:
-    """Let it serve again; an agent that was restarted does so anyway."""
+    """Let the host serve again; a restarted agent does so anyway."""
     for number in (signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, signal.SIG_IGN)
     try:
@@ -131,7 +130,6 @@ def _end(*_: object) -> NoReturn:
 
 
 def main(arguments: list[str]) -> None:
-    """Called with the time that episodes may take."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--deadline-s", type=float, required=True)
     parser.add_argument("--most-s", type=float, required=True)

@@ -21,11 +21,11 @@ REMEDY = (
 
 
 class UpdateStopped(FleetHostError):
-    """This host was not updated, since another one did not come back. It serves as before."""
+    """This host was left as it was, since the update of another host failed. It serves as before."""
 
 
 class Rollout:
-    """The hosts of one fleet, for one event loop."""
+    """Update of a fleet's hosts, for one event loop."""
 
     def __init__(self) -> None:
         self._away: set[Turn] = set()
@@ -34,16 +34,16 @@ class Rollout:
         self._changed = asyncio.Condition()
 
     def turn(self, host: str, most_away: int) -> Turn:
-        """Return a host's turn, not yet taken; `most_away` hosts may be away at a time."""
+        """Return a host's turn, not yet taken; at most `most_away` hosts are away at once."""
         return Turn(self, host, most_away)
 
     @property
     def away(self) -> int:
-        """How many hosts are away, or brought to serve, now."""
+        """Number of hosts that are away now."""
         return len(self._away)
 
     def may_go(self, most_away: int) -> bool:
-        """Whether one more host that serves may be taken out."""
+        """Whether one more serving host may be taken out."""
         return len(self._away) < (most_away if self._proved else 1)
 
     async def enter(self, turn: Turn, *, serves: bool) -> None:
@@ -64,7 +64,7 @@ class Rollout:
             self._away.add(turn)
 
     async def leave(self, turn: Turn, error: BaseException | None) -> None:
-        """Note how a host's turn ended: it serves again (None), it failed, or we were interrupted."""
+        """Record how a host's turn ended: serving (None), failed, or interrupted."""
         async with self._changed:
             self._away.discard(turn)
             if error is None:
@@ -75,7 +75,7 @@ class Rollout:
 
 
 class Turn:
-    """One host's part in an update. Taken once, also when its connection breaks in between; ended once."""
+    """Part of one host in an update: taken at most once, even across reconnects, and ended once."""
 
     def __init__(self, rollout: Rollout, host: str, most_away: int) -> None:
         self.host, self.most_away = host, most_away
@@ -96,7 +96,7 @@ class Turn:
             self.is_taken = True
 
     async def end(self, error: BaseException | None = None) -> None:
-        """End it, successfully or not; one that was never taken says nothing. Idempotent."""
+        """End the turn, successfully or not. Idempotent, also for a turn that was never taken."""
         if self.is_taken:
             self.is_taken = False
             await self._rollout.leave(self, error)

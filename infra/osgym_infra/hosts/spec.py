@@ -61,17 +61,16 @@ class HostSpec:
 
     @property
     def is_local(self) -> bool:
-        """Whether it is this machine."""
         return self.at.address == LOCAL
 
     @property
     def addresses(self) -> tuple[str, ...]:
-        """Names that its certificate must hold, besides those by which it asks itself."""
+        """Names that its certificate must hold, besides the loopback names."""
         return () if self.is_local else (self.at.address,)
 
     @property
     def agent(self) -> str:
-        """The name under which the agent is installed (bootstrap.sh, step agent)."""
+        """Name under which the agent is installed (bootstrap.sh, step agent)."""
         return self.settings["OSGYM_AGENT_SHA256"].removeprefix("sha256:")[:16]
 
     @property
@@ -80,12 +79,12 @@ class HostSpec:
 
     @property
     def image_archive(self) -> str:
-        """SHA-256 of the archive that the image comes in."""
+        """SHA-256 of the image's archive."""
         return self.settings["OSGYM_IMAGE_SHA256"].removeprefix("sha256:")
 
     @property
     def most_replicas(self) -> int:
-        """How many replicas its agent is told to admit at most."""
+        """Number of replicas that its agent may admit at most."""
         return int(self.settings.get("OSGYM_MAX", 0))
 
     @property
@@ -127,7 +126,7 @@ class ObservedHost:
 
     @property
     def unfit(self) -> str:
-        """Why the bootstrap cannot be run there; empty when it can."""
+        """Reason why the bootstrap cannot run there; empty: it can."""
         if self.system not in KNOWN_SYSTEMS:
             return f"it runs {self.system or 'an unknown system'} {self.version}; Debian and Ubuntu are known"
         if self.machine != MACHINE:
@@ -136,7 +135,7 @@ class ObservedHost:
 
 
 def drift(found: ObservedHost, spec: HostSpec, now: datetime) -> list[str]:
-    """What on a host is not as it shall be, as short sentences; empty: nothing."""
+    """Return the differences between a host and its specification, as short sentences."""
     wrong = []
     if found.agent != spec.agent:
         wrong.append(f"agent {found.agent} instead of {spec.agent}" if found.agent else "no agent")
@@ -152,7 +151,7 @@ def drift(found: ObservedHost, spec: HostSpec, now: datetime) -> list[str]:
 
 
 class ArchiveSource(StrEnum):
-    """What the host fetches, and the settings that name it."""
+    """Archive that the host fetches, with the settings that name it."""
 
     AGENT = "AGENT"
     IMAGE = "IMAGE"
@@ -163,12 +162,12 @@ class ArchiveSource(StrEnum):
 
     @property
     def remote(self) -> str:
-        """Where a file of ours is put on a host behind ssh until it is installed."""
+        """Return where a file of this machine waits on a host behind ssh until it is installed."""
         return f"/var/cache/osgym/{self.lower()}.tar"
 
 
 def uploads(spec: HostSpec, found: ObservedHost) -> dict[ArchiveSource, Path]:
-    """Files of this machine that the host needs and does not have: `file://` means here, not there."""
+    """Return files of this machine that the host needs and lacks; `file://` means this machine."""
     needed = {
         ArchiveSource.AGENT: spec.agent not in (found.agent, *found.agents),
         ArchiveSource.IMAGE: spec.image_digest not in (found.image_digest, *found.images)
@@ -183,13 +182,13 @@ def uploads(spec: HostSpec, found: ObservedHost) -> dict[ArchiveSource, Path]:
 
 
 def local_file(uri: str) -> Path | None:
-    """The file that a `file://` URI names; None for others."""
+    """Return the path of a `file://` URI; None for other URIs."""
     parts = urlsplit(uri)
     return Path(unquote(parts.path)) if parts.scheme == "file" else None
 
 
 def host_settings(spec: HostSpec) -> dict[str, str]:
-    """The bootstrap's settings as they stand on the host."""
+    """Return the bootstrap's settings for the host."""
     settings = {**spec.settings, "OSGYM_TOKEN_SOURCE": f"file:{TOKEN_FILE}"}
     if not spec.is_local:
         for source in ArchiveSource:
@@ -199,12 +198,12 @@ def host_settings(spec: HostSpec) -> dict[str, str]:
 
 
 def digest_of(secret: str) -> str:
-    """Tell two tokens apart. They have 256 random bits: nobody gets from this to the token."""
+    """Return a digest that tells two tokens apart; their 256 random bits cannot be recovered from it."""
     return hashlib.sha256(f"OSGYM_TOKEN={secret}\n".encode()).hexdigest()
 
 
 def bootstrap_digest(files: Mapping[str, bytes]) -> str:
-    """Of the bootstrap's files together."""
+    """Return one digest of all bootstrap files."""
     lines = [f"{name} {hashlib.sha256(data).hexdigest()}\n" for name, data in sorted(files.items())]
     return hashlib.sha256("".join(lines).encode()).hexdigest()
 
@@ -243,7 +242,7 @@ def read_state(output: str) -> ObservedHost:
 
 
 def as_outputs(found: ObservedHost | None, problem: str) -> dict[str, Any]:
-    """What stands in a stack's state of a look at a host. None: it could not be looked at."""
+    """Return the outputs of a look at a host for a stack's state; None: the look failed."""
     end = tls.expires(found.certificate) if found else None
     return {
         "agent": found.agent if found else "",

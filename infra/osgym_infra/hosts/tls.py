@@ -24,7 +24,7 @@ _BACKDATE = timedelta(hours=1)
 
 @dataclass(frozen=True, slots=True)
 class Credential:
-    """A certificate and its private key, both PEM."""
+    """Certificate and its private key, both PEM."""
 
     certificate: str
     key: str = field(repr=False)
@@ -55,7 +55,7 @@ def make_ca(name: str, now: datetime) -> Credential:
 
 
 def issue(ca: Credential, addresses: Iterable[str], now: datetime, life: timedelta = HOST_LIFE) -> Credential:
-    """A certificate for a host, valid for its addresses (names or IP addresses) and for itself."""
+    """Issue a certificate for a host, valid for its addresses (names or IP addresses) and loopback."""
     authority = x509.load_pem_x509_certificate(ca.certificate.encode())
     ca_key = serialization.load_pem_private_key(ca.key.encode(), None)
     assert isinstance(ca_key, ec.EllipticCurvePrivateKey)
@@ -75,7 +75,7 @@ def issue(ca: Credential, addresses: Iterable[str], now: datetime, life: timedel
 
 
 def is_still_valid(certificate: str, ca_certificate: str, addresses: Iterable[str], now: datetime) -> bool:
-    """Whether a host's certificate is of this authority, for these addresses, and not about to end."""
+    """Return whether a host's certificate is of this authority, for these addresses, and not expiring."""
     try:
         found = x509.load_pem_x509_certificate(certificate.encode())
         authority = x509.load_pem_x509_certificate(ca_certificate.encode())
@@ -88,7 +88,7 @@ def is_still_valid(certificate: str, ca_certificate: str, addresses: Iterable[st
 
 
 def expires(certificate: str) -> datetime | None:
-    """Return when a certificate ends; None when the text is not a certificate."""
+    """Return when a certificate expires; None when the text is not a certificate."""
     try:
         return x509.load_pem_x509_certificate(certificate.encode()).not_valid_after_utc
     except ValueError:
@@ -96,7 +96,7 @@ def expires(certificate: str) -> datetime | None:
 
 
 def _all(addresses: Iterable[str]) -> set[str]:
-    """The addresses, and those by which a host asks itself for its health."""
+    """Return the addresses, and those by which a host checks its own health."""
     return {*addresses, "localhost", "127.0.0.1"}
 
 

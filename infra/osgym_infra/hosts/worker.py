@@ -121,11 +121,10 @@ class Worker:
 
     @property
     def name(self) -> str:
-        """The host as users know it."""
         return LOCAL if self.spec.is_local else self.spec.at.name
 
     def link(self) -> HostLink:
-        """A connection to the host, not yet made."""
+        """Return a link to the host, not yet open."""
         return LocalLink() if self.spec.is_local else SshLink(self.spec.at)
 
     async def bring_up(self) -> ObservedHost:
@@ -183,7 +182,6 @@ class Worker:
             await _closed(link)
 
     def drift(self, found: ObservedHost) -> list[str]:
-        """What is not as it shall be."""
         return drift(found, self.spec, self.now())
 
     async def tear_down(self) -> None:
@@ -210,7 +208,7 @@ class Worker:
             await _closed(link)
 
     async def _persist(self, link: HostLink, turn: Turn, doing: OutputListener) -> ObservedHost:
-        """All steps; when the host goes away in the middle, all of them again once it is back."""
+        """Run all steps, again from the first when the connection breaks and comes back."""
         await link.connect()
         for restarts in range(MOST_RESTARTS + 1):
             try:
@@ -269,7 +267,7 @@ class Worker:
             return await self._live_steps(link, found, doing)
 
     async def _restart_reason(self, link: HostLink, found: ObservedHost) -> str:
-        """Why the live steps would restart the agent, in a few words; empty: they would not."""
+        """Return why the live steps would restart the agent, in a few words; empty: they would not."""
         spec = self.spec
         if not found.active:
             return "it does not run"
@@ -299,7 +297,7 @@ class Worker:
         return found
 
     async def _upload(self, link: HostLink, source: ArchiveSource, path: Path) -> None:
-        """Only when its step comes, so that what fails before costs no upload."""
+        """Upload a file right before its step, so that earlier failures cost no upload."""
         self.say(f"uploading {path.name}")
         if not await asyncio.to_thread(path.is_file):
             raise FleetHostError(link.name, f"{path} (of {source.uri}) is not here to be uploaded")

@@ -32,11 +32,11 @@ class FleetHostError(OsgymInfraError):
 
 
 class FleetHostUnreachable(FleetHostError):
-    """No connection could be made, or it broke and could not be made again in time."""
+    """No connection to the host could be made or remade in time."""
 
 
 class ConnectionLost(FleetHostUnreachable):
-    """A connection that had been made broke: the network, or the host restarts."""
+    """An open connection broke: the network failed, or the host restarts."""
 
 
 class HostKeyMismatch(FleetHostError):
@@ -44,11 +44,11 @@ class HostKeyMismatch(FleetHostError):
 
 
 class LoginRefused(FleetHostError):
-    """The host is there, but does not let us in."""
+    """The host answers but refuses the login."""
 
 
 class UnfitHost(FleetHostError):
-    """The host can be reached, but is not of a kind that the bootstrap knows."""
+    """The host can be reached, but is of a kind that the bootstrap does not support."""
 
 
 class CommandFailed(FleetHostError):
@@ -68,8 +68,8 @@ class CommandFailed(FleetHostError):
 
 
 class CommandTimedOut(FleetHostError):
-    """A command did not end in time; it was stopped."""
+    """A command exceeded its deadline and was stopped."""
 
 
 class Interrupted(FleetHostError):
-    """We were told to stop. What ran on the host was stopped; running it again goes on."""
+    """The work was interrupted and its commands stopped; running it again continues."""

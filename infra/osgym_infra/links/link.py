@@ -81,7 +81,7 @@ class HostLink(Protocol):
 
 
 class CollectedOutput:
-    """The end of a stream of bytes, and its lines. Bounded, whatever a host sends."""
+    """End of a stream of bytes, and its lines; bounded, whatever a host sends."""
 
     def __init__(self, on_output: OutputListener | None = None, on_data: DataListener | None = None) -> None:
         self._on_output, self._on_data = on_output, on_data
@@ -89,7 +89,6 @@ class CollectedOutput:
         self._line = bytearray()
 
     def feed(self, data: bytes) -> None:
-        """Take the next bytes."""
         self._kept += data
         if len(self._kept) > 2 * MOST_OUTPUT_BYTES:
             del self._kept[:-MOST_OUTPUT_BYTES]
@@ -106,7 +105,7 @@ class CollectedOutput:
 
     @property
     def text(self) -> str:
-        """The end of it, without what could steer a terminal."""
+        """End of the output, without what could steer a terminal."""
         return printable(self._kept[-MOST_OUTPUT_BYTES:].decode(errors="replace"))
 
 

@@ -71,7 +71,6 @@ class LocalLink:
         on_output: OutputListener | None = None,
         on_data: DataListener | None = None,
     ) -> CompletedCommand:
-        """See `HostLink.run`."""
         whole = self._prefix + (argv if stdin is not None else guarded(argv))
         found = CollectedOutput(on_output, on_data)
         try:
@@ -84,7 +83,7 @@ class LocalLink:
         return CompletedCommand(code, found.text)
 
     async def close(self) -> None:
-        """Nothing is open."""
+        pass
 
 
 async def run_program(
@@ -125,7 +124,7 @@ async def run_program(
 
 
 def becomes_root() -> bool:
-    """Whether a process without a terminal becomes root, as commands here have to."""
+    """Return whether a process without a terminal becomes root, as commands here have to."""
     if os.geteuid() == 0:
         return True
     try:
@@ -172,7 +171,7 @@ async def _listen(process: asyncio.subprocess.Process, found: CollectedOutput) -
 
 
 async def _stop(process: asyncio.subprocess.Process) -> None:
-    """End the command if it still runs: by closing its stdin, which the guard sees, then by force."""
+    """Stop a running command: close its stdin, which the guard sees, then kill it."""
     if process.returncode is not None:
         return
     assert process.stdin is not None
@@ -185,7 +184,7 @@ async def _stop(process: asyncio.subprocess.Process) -> None:
 
 
 async def _ended(process: asyncio.subprocess.Process) -> bool:
-    """Wait for the end: what is left in the pipe is read first, since `wait` returns only at its end."""
+    """Wait for the end; the pipe is read empty first, since `wait` returns only then."""
     assert process.stdout is not None
     with contextlib.suppress(TimeoutError):
         async with asyncio.timeout(_STOP_S):

@@ -34,7 +34,6 @@ class ProgramLink:
 
     @property
     def name(self) -> str:
-        """The host as users know it."""
         return self._access.instance
 
     async def connect(self) -> None:
@@ -58,7 +57,6 @@ class ProgramLink:
         on_output: OutputListener | None = None,
         on_data: DataListener | None = None,
     ) -> CompletedCommand:
-        """See `HostLink.run`."""
         access = self._access
         command = shlex.join([*(["sudo", "-n"] if self._root else []), *guarded(argv)])
         if not access.passes_exit_code:
@@ -84,4 +82,4 @@ class ProgramLink:
         return CompletedCommand(int(said[-1]), found.text)
 
     async def close(self) -> None:
-        """Nothing is open."""
+        pass

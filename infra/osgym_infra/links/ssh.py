@@ -68,7 +68,6 @@ class SshLink:
 
     @property
     def name(self) -> str:
-        """The host as users know it."""
         return self._at.name
 
     async def connect(self) -> None:
@@ -97,7 +96,6 @@ class SshLink:
         on_output: OutputListener | None = None,
         on_data: DataListener | None = None,
     ) -> CompletedCommand:
-        """See `HostLink.run`."""
         whole = argv if stdin is not None else guarded(argv)
         if self._sudo:
             whole = ["sudo", "-n", *whole]
@@ -205,7 +203,7 @@ class SshLink:
 
 
 class _Command:
-    """One command, as its thread needs it."""
+    """Command in the form that its thread needs."""
 
     def __init__(
         self,
@@ -220,7 +218,7 @@ class _Command:
 
     @property
     def shown(self) -> str:
-        """Its last words, which say what it is."""
+        """Last words of the command, which identify it."""
         return f"`{' '.join(self.argv[-2:])}`"
 
 

@@ -91,7 +91,7 @@ class SharedJump:
         self._users = 0
 
     def enter(self, known_hosts: Path, connect_s: float = CONNECT_S) -> None:
-        """Count one host more; the first one, and the first after it broke, connects."""
+        """Add a user; connect for the first one, and for the first after the connection broke."""
         with self._lock:
             transport = self._client.get_transport() if self._client is not None else None
             if transport is None or not transport.is_active():
@@ -125,7 +125,7 @@ class SharedJump:
             raise FleetHostUnreachable(at.name, problem) from error
 
     def leave(self) -> None:
-        """One host less; the last one closes it."""
+        """Remove a user; the last one closes the connection."""
         with self._lock:
             self._users -= 1
             if self._users == 0 and self._client is not None:
@@ -134,7 +134,7 @@ class SharedJump:
 
 
 class _Jumps:
-    """The jump hosts in use, by how they are reached."""
+    """Shared connections to jump hosts, by their access."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -164,7 +164,7 @@ jumps = _Jumps()
 
 
 class _UnknownKey(Exception):
-    """No key of that host is known."""
+    """The host shows a key, and none of it is known."""
 
     def __init__(self, key: paramiko.PKey) -> None:
         self.key = key
@@ -172,14 +172,14 @@ class _UnknownKey(Exception):
 
 
 class _Refuse:
-    """Never takes a key it does not know, and says which one was shown."""
+    """Policy that never accepts an unknown key."""
 
     def missing_host_key(self, client: paramiko.SSHClient, hostname: str, key: paramiko.PKey) -> None:
         raise _UnknownKey(key)
 
 
 def _know(client: paramiko.SSHClient, at: SshAccess, known_hosts: Path) -> None:
-    """Tell the client which key is right; nothing else is ever accepted."""
+    """Tell the client the only acceptable key."""
     client.set_missing_host_key_policy(_Refuse())
     if at.host_key:
         name = at.address if at.port == 22 else f"[{at.address}]:{at.port}"
@@ -202,13 +202,13 @@ def _how_to_know(at: SshAccess, shown: paramiko.PKey, known_hosts: Path, key: st
 
 
 def shown_key(key: paramiko.PKey) -> str:
-    """A host key as `ssh-keygen -l` shows it."""
+    """Return a host key as `ssh-keygen -l` shows it."""
     digest = base64.b64encode(hashlib.sha256(key.asbytes()).digest()).decode().rstrip("=")
     return f"{key.get_name()} SHA256:{digest}"
 
 
 def reason(error: Exception) -> str:
-    """Say in a few words what a connection failed from. Parts of it may come from the other side."""
+    """Return the cause of a failed connection in a few words, some of which may come from the other side."""
     if isinstance(error, TimeoutError) or any(words in str(error) for words in _SILENT):
         return "no answer in time"
     if isinstance(error, paramiko.ssh_exception.NoValidConnectionsError):

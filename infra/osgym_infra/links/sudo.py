@@ -36,7 +36,7 @@ def grant(user: str, uid: int | None = None, until: datetime | None = None) -> s
 
 
 def grant_file(uid: int) -> str:
-    """Return where it stands: read last, since the last line that fits wins (sudoers(5))."""
+    """Return the path of the grant, which is read last: the last matching line wins (sudoers(5))."""
     return f"{FOLDER}/zz-osgym-fleet-{uid}"
 
 

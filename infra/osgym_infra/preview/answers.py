@@ -28,7 +28,7 @@ class CloudAnswers:
         """Remember a resource's inputs; it has an id once it is created."""
 
     def inputs_of(self, id_: str) -> Mapping[str, Any]:
-        """Inputs of a recorded resource; empty for an unknown id."""
+        """Return the inputs of a recorded resource; empty for an unknown id."""
         return {}
 
     def outputs(self, kind: str, name: str, inputs: Mapping[str, Any], digest: str) -> dict[str, Any]:
@@ -41,5 +41,5 @@ class CloudAnswers:
         return {}
 
     def lookup(self, function: str, args: Mapping[str, Any]) -> dict[str, Any]:
-        """Result of a look-up by Pulumi's function token, besides its arguments."""
+        """Return the result of a look-up by Pulumi's function token, besides its arguments."""
         return {"id": "fake"}

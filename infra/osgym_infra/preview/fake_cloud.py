@@ -45,7 +45,7 @@ class FakeCloud(provider.Provider):
         self._answers, self._refusals = answers, refusals
 
     async def get_schema(self, request: provider.GetSchemaRequest) -> provider.GetSchemaResponse:
-        """Name and version are enough for an SDK that is installed."""
+        """Return name and version, which suffice for an installed SDK."""
         return provider.GetSchemaResponse(self._schema)
 
     async def check_config(self, request: provider.CheckRequest) -> provider.CheckResponse:
@@ -60,7 +60,7 @@ class FakeCloud(provider.Provider):
         )
 
     async def check(self, request: provider.CheckRequest) -> provider.CheckResponse:
-        """Files become their paths: later the engine sends their digests only, which the SDK cannot read."""
+        """Refuse what the rules refuse; files become paths, since the SDK cannot read digests later."""
         inputs = {
             name: value.with_value(value.value.path) if isinstance(value.value, FileAsset) else value
             for name, value in request.new_inputs.items()
@@ -71,7 +71,7 @@ class FakeCloud(provider.Provider):
         return provider.CheckResponse(inputs, [provider.CheckFailure("", sentence) for sentence in said])
 
     async def diff(self, request: provider.DiffRequest) -> provider.DiffResponse:
-        """Compare the inputs with the former ones; some properties cannot be changed in place."""
+        """Compare the inputs with the former ones; changes of some properties replace the resource."""
         old, new = request.old_state, request.new_inputs
         kind = _kind(request)
         self._answers.record(kind, _known(new), request.resource_id)
@@ -112,7 +112,7 @@ class FakeCloud(provider.Provider):
         return None
 
     async def invoke(self, request: provider.InvokeRequest) -> provider.InvokeResponse:
-        """Whatever is looked up is found."""
+        """Answer a look-up."""
         asked = _known(request.args)
         found = self._answers.lookup(request.tok, asked)
         return provider.InvokeResponse(
@@ -123,7 +123,7 @@ class FakeCloud(provider.Provider):
         return None
 
     def _made(self, kind: str, name: str, inputs: Props, known: bool) -> Props:
-        """The properties of a resource; what only the cloud knows is unknown in a preview."""
+        """Return the properties of a resource; outputs of the cloud are unknown in a preview."""
         added = self._answers.outputs(kind, name, _known(inputs), _number(inputs))
         made = {key: _sendable(value) for key, value in inputs.items()}
         made |= {key: _valued(value) if known else LATER for key, value in added.items()}
@@ -132,18 +132,18 @@ class FakeCloud(provider.Provider):
 
 
 def _kind(request: provider.DiffRequest | provider.CreateRequest | provider.UpdateRequest) -> str:
-    """The resource's own type; the SDK gives it with those of its parents before it (`a$b`)."""
+    """Return the resource's own type, without those of its parents (`a$b`)."""
     return request.type.rpartition("$")[2]
 
 
 def _number(inputs: Props) -> str:
-    """Another one for other inputs."""
+    """Return a short digest of inputs."""
     data = json.dumps(_plain(inputs), sort_keys=True, default=str)
     return hashlib.sha256(data.encode()).hexdigest()[:8]
 
 
 def _sendable(value: PropertyValue) -> PropertyValue:
-    """A property with everything that is not known yet as `LATER`."""
+    """Return a property whose unknown parts are `LATER`."""
     inner = value.value
     if isinstance(inner, Computed):
         return LATER.with_secret(value.is_secret)
@@ -155,7 +155,7 @@ def _sendable(value: PropertyValue) -> PropertyValue:
 
 
 def _known(inputs: Props) -> dict[str, object]:
-    """Inputs as plain values; what is known only later is `None`."""
+    """Return inputs as plain values; unknown ones are `None`."""
 
     def known(value: object) -> object:
         if isinstance(value, dict):
@@ -168,7 +168,7 @@ def _known(inputs: Props) -> dict[str, object]:
 
 
 def _valued(value: object) -> PropertyValue:
-    """A plain value as the engine takes it."""
+    """Return a plain value as a property."""
     if isinstance(value, Mapping):
         return PropertyValue({key: _valued(item) for key, item in value.items()})
     if isinstance(value, list):
@@ -180,7 +180,7 @@ def _valued(value: object) -> PropertyValue:
 
 
 def _plain(value: object) -> object:
-    """A property without wrappers, to compare and to count with."""
+    """Return a property without wrappers, for comparisons."""
     if isinstance(value, PropertyValue):
         return _plain(value.value)
     if isinstance(value, Computed):

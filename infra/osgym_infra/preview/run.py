@@ -59,7 +59,7 @@ def copy_project(folder: Path, root: Path = ROOT, refusals: str = "") -> None:
 
 
 def environment(folder: Path, base: Mapping[str, str]) -> dict[str, str]:
-    """Variables for the CLI: everything it keeps lies in `folder`, and it asks nobody."""
+    """Return variables for the CLI: it keeps everything in `folder` and asks nobody."""
     (folder / "state").mkdir(exist_ok=True)
     return {
         **{
@@ -99,7 +99,7 @@ def preview(config: Path, refusals: str = "") -> int:
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Return the exit code: 2 without the CLI, otherwise the first of Pulumi's that is not 0."""
+    """Run; return the exit code: 2 without the CLI, otherwise the first of Pulumi's that is not 0."""
     if shutil.which("pulumi") is None:
         print("preview: there is no `pulumi` on PATH: https://www.pulumi.com/docs/install", file=sys.stderr)
         return 2

@@ -69,7 +69,7 @@ def refresh(provider: str, region: str, fetch: Fetch, folder: Path, now: datetim
 
 
 def dump(hosts: Iterable[HostRow], comment: str) -> str:
-    """The file's text: a comment, the sources, the rows."""
+    """Return a catalogue file as TOML: a comment, the sources, the rows."""
     rows = sorted(hosts, key=lambda row: row.key)
     names: dict[PriceSource, str] = {}
     for row in rows:

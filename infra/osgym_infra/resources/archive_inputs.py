@@ -25,7 +25,7 @@ OUTPUTS = ("archive", "sha256", "size", "digest")
 
 
 def problems(kind: str, values: Mapping[str, Any]) -> dict[str, str]:
-    """What is wrong with an archive's inputs, by input."""
+    """Return what is wrong with an archive's inputs, by input."""
     known = INPUTS[kind]
     found = {name: f"there is no such input; there are {', '.join(known)}" for name in values.keys() - known}
     for name, of_type in known.items():
@@ -48,11 +48,10 @@ def changed(old: Mapping[str, Any], new: Mapping[str, Any]) -> list[str]:
 
 
 def intact(state: Mapping[str, Any]) -> bool:
-    """Whether the archive of a state is still there, as long as it was."""
+    """Return whether the archive of a state still exists with its size."""
     path = Path(state.get("archive", ""))
     return path.is_file() and path.stat().st_size == state.get("size")
 
 
 def archive_id(kind: str, values: Mapping[str, Any]) -> str:
-    """The resource's id."""
     return "agent" if kind == AGENT else f"image-{values['flavor']}"

@@ -25,7 +25,7 @@ Run = Callable[[Coroutine[Any, Any, make.BuiltArchive]], Awaitable[make.BuiltArc
 
 
 async def check(kind: str, request: api.CheckRequest) -> api.CheckResponse:
-    """Add the definition's digest: a preview shows a change when it changed."""
+    """Add the definition's digest, so that a preview shows a changed definition."""
     values = plain_all(request.new_inputs)
     wrong = inputs.problems(kind, values)
     given = dict(request.new_inputs)
@@ -44,7 +44,7 @@ async def check(kind: str, request: api.CheckRequest) -> api.CheckResponse:
 
 
 def diff(request: api.DiffRequest) -> api.DiffResponse:
-    """Always in place: two archives may well be the same file."""
+    """Compare inputs; changes are made in place, since two archives may be the same file."""
     found = inputs.changed(plain_all(request.old_state), plain_all(request.new_inputs))
     update = api.PropertyDiffKind.UPDATE
     detailed = {name: api.PropertyDiff(update, input_diff=name == DEFINITION) for name in found}
@@ -52,7 +52,7 @@ def diff(request: api.DiffRequest) -> api.DiffResponse:
 
 
 async def create(kind: str, request: api.CreateRequest, run: Run, say: OutputListener) -> api.CreateResponse:
-    """Make the archive; in a preview nothing, and nothing of it is known."""
+    """Make the archive; a preview makes nothing and knows nothing of it."""
     if request.preview:
         return api.CreateResponse(properties=dict(request.properties))
     values = plain_all(request.properties)
@@ -61,7 +61,7 @@ async def create(kind: str, request: api.CreateRequest, run: Run, say: OutputLis
 
 
 async def update(kind: str, request: api.UpdateRequest, run: Run, say: OutputListener) -> api.UpdateResponse:
-    """Make another archive; the former goes when there is one."""
+    """Make another archive, then remove the former one."""
     if request.preview:
         return api.UpdateResponse(dict(request.news))
     made = await run(make.make(kind, plain_all(request.news), say))
@@ -72,7 +72,7 @@ async def update(kind: str, request: api.UpdateRequest, run: Run, say: OutputLis
 
 
 def read(request: api.ReadRequest) -> api.ReadResponse:
-    """Whether it is still there; one that is not is made anew by the next `pulumi up`."""
+    """Check that the archive exists; a missing one is made by the next `pulumi up`."""
     if not inputs.intact(plain_all(request.properties)):
         return api.ReadResponse("", {}, {})
     return api.ReadResponse(request.resource_id, request.properties, request.inputs)

@@ -30,7 +30,7 @@ NEEDED_SETTINGS = frozenset(
 
 
 class Change(Enum):
-    """What must be done when an input changes."""
+    """Consequence of a changed input."""
 
     NEW_HOST = "another host: one is set up, the other taken down"
     IN_PLACE = "the host is brought to the new state; what is right on it is left alone"
@@ -69,7 +69,7 @@ stands in fleet.json of this host; nothing on the host depends on it."""
 
 
 def problems(values: Mapping[str, Any]) -> dict[str, str]:
-    """What is wrong with a host's inputs, by input; values may be `UNKNOWN`. A secret is never quoted."""
+    """Return what is wrong with a host's inputs, by input; secrets are not quoted."""
     found = {
         name: f"there is no such input; there are {', '.join(INPUTS)}" for name in values.keys() - INPUTS
     }
@@ -97,7 +97,7 @@ def problems(values: Mapping[str, Any]) -> dict[str, str]:
 
 
 def _wrong_address(values: Mapping[str, Any]) -> dict[str, str]:
-    """What is wrong with how a machine is reached, by input."""
+    """Return what is wrong with a machine's login, by input."""
     found: dict[str, str] = {}
     address, port, key = (values.get(name, DEFAULTS.get(name, "")) for name in ("address", "port", "hostKey"))
     if has_unknown([address, port, key]):
@@ -112,7 +112,7 @@ def _wrong_address(values: Mapping[str, Any]) -> dict[str, str]:
 
 
 def _wrong_settings(settings: Any) -> str:
-    """What is wrong with the bootstrap's settings; those that are not known yet are not judged."""
+    """Return what is wrong with the bootstrap's settings; unknown ones are not judged."""
     if has_unknown(settings):
         return ""
     if missing := sorted(name for name in NEEDED_SETTINGS if not settings.get(name)):
@@ -127,7 +127,7 @@ def _wrong_settings(settings: Any) -> str:
 
 
 def spec_of(values: Mapping[str, Any]) -> HostSpec:
-    """The host that checked inputs describe; nothing in them is unknown."""
+    """Return the host that checked inputs describe; none of them is unknown."""
     whole = {**DEFAULTS, **values}
     jump = _address(whole["jump"], None) if whole["jump"] else None
     at = _address(whole, jump)
@@ -148,7 +148,7 @@ def _address(values: Mapping[str, Any], jump: SshAccess | None) -> SshAccess:
 
 
 def changes(old: Mapping[str, Any], new: Mapping[str, Any]) -> dict[str, Change]:
-    """Inputs that differ. Unknown ones do."""
+    """Return inputs that differ, unknown ones included."""
     return {
         name: change
         for name, (_, change) in INPUTS.items()
@@ -158,7 +158,7 @@ def changes(old: Mapping[str, Any], new: Mapping[str, Any]) -> dict[str, Change]
 
 
 def drifted(old: Mapping[str, Any], new: Mapping[str, Any]) -> list[str]:
-    """Outputs of the last look that say that a host is not what its inputs say."""
+    """Return outputs of the last look that contradict the inputs."""
     if has_unknown(new.get("settings")):
         return []
     found = []
@@ -170,7 +170,7 @@ def drifted(old: Mapping[str, Any], new: Mapping[str, Any]) -> list[str]:
 
 
 def host_id(values: Mapping[str, Any]) -> str:
-    """The resource's id: where the host is."""
+    """Return the resource's id: the host's address."""
     port = int(values.get("port", DEFAULTS["port"]))
     address: str = values["address"]
     return address if address == LOCAL or port == 22 else f"{address}:{port}"

@@ -71,7 +71,7 @@ class OsgymProvider(api.Provider):
         self._rollout = Rollout()
 
     async def get_schema(self, request: api.GetSchemaRequest) -> api.GetSchemaResponse:
-        """Programs name our resources by their tokens; there is no generated SDK."""
+        """Return an empty schema: programs name our resources by their tokens, without a generated SDK."""
         return api.GetSchemaResponse(schema=json.dumps({"name": NAME, "version": VERSION}))
 
     async def check(self, request: api.CheckRequest) -> api.CheckResponse:
@@ -93,7 +93,7 @@ class OsgymProvider(api.Provider):
         return api.CheckResponse(given, failures)
 
     async def diff(self, request: api.DiffRequest) -> api.DiffResponse:
-        """What differs from the state: inputs, and what the last look at the host found."""
+        """Compare with the state: the inputs, and the last look at the host."""
         if _kind(request.urn) in archive_inputs.INPUTS:
             return archives.diff(request)
         old, new = plain_all(request.old_state), plain_all(request.new_inputs)
@@ -134,7 +134,7 @@ class OsgymProvider(api.Provider):
         return api.CreateResponse(resource_id, properties)
 
     async def update(self, request: api.UpdateRequest) -> api.UpdateResponse:
-        """The same as create: the steps know what is right already."""
+        """Bring the host to its new inputs, by the same steps as `create`."""
         if (kind := _kind(request.urn)) in archive_inputs.INPUTS:
             return await archives.update(kind, request, self._made_here, self._sayer(request.urn))
         if _kind(request.urn) == SECRETS:
@@ -144,7 +144,7 @@ class OsgymProvider(api.Provider):
         return api.UpdateResponse(await self._bring_up(request.urn, request.resource_id, request.news))
 
     async def read(self, request: api.ReadRequest) -> api.ReadResponse:
-        """Look at a host. One that cannot be looked at keeps its place in the state, with the problem."""
+        """Look at a host; one that cannot be looked at keeps its state, with the problem."""
         if _kind(request.urn) in archive_inputs.INPUTS:
             return archives.read(request)
         given = request.inputs or request.properties
@@ -168,7 +168,7 @@ class OsgymProvider(api.Provider):
         return api.ReadResponse(request.resource_id, _outputs(kept, found, problem), request.inputs)
 
     async def delete(self, request: api.DeleteRequest) -> None:
-        """Take a host down: nothing of ours is left on it."""
+        """Take a host down and remove everything that `create` made."""
         if _kind(request.urn) in archive_inputs.INPUTS:
             archives.delete(request)
             return
@@ -185,7 +185,7 @@ class OsgymProvider(api.Provider):
             raise
 
     async def cancel(self) -> None:
-        """Stop everything that is under way; each call answers with what it left behind."""
+        """Stop all work; each call answers with what it left behind."""
         self._cancelled = True
         for task in self._running:
             task.cancel()
@@ -209,7 +209,7 @@ class OsgymProvider(api.Provider):
         return await self._cancellable(LOCAL, work)
 
     def _tell(self, urn: str, line: str) -> None:
-        """Tell the engine without waiting for it: work on a host goes on whether it listens or not."""
+        """Tell the engine without waiting: work goes on whether it listens or not."""
         task = asyncio.ensure_future(self._tell_now(urn, line))
         self._telling.add(task)
         task.add_done_callback(self._telling.discard)
@@ -241,7 +241,7 @@ class OsgymProvider(api.Provider):
 
 
 def _new_secrets(given: Values, preview: bool) -> dict[str, PropertyValue]:
-    """A fleet's secrets with its inputs; in a preview there are none yet."""
+    """Return a fleet's secrets with its inputs; a preview has none yet."""
     values = plain_all(given)
     if preview or has_unknown(values):
         return dict(given)
@@ -255,12 +255,12 @@ def _new_secrets(given: Values, preview: bool) -> dict[str, PropertyValue]:
 
 
 def _kind(urn: str) -> str:
-    """The type in a URN, without the types of its parents before it."""
+    """Return the type in a URN, without the types of its parents."""
     return urn.split("::")[2].rpartition("$")[2]
 
 
 def _renewals(old: Mapping[str, Any]) -> list[str]:
-    """Whether the certificate is about to end, by the state."""
+    """Return the output `certificateEnds` when the certificate is about to expire."""
     end = old.get("certificateEnds")
     if not isinstance(end, str) or not end:
         return []
@@ -274,7 +274,7 @@ def _outputs(given: Values, found: ObservedHost | None, problem: str) -> dict[st
 
 
 def _kept(given: Values) -> dict[str, PropertyValue]:
-    """The inputs as outputs; what is secret is marked again, whoever forgot it."""
+    """Return the inputs as outputs, with secrets marked again."""
     return {
         name: PropertyValue(value.value, is_secret=True) if name in inputs.SECRETS else value
         for name, value in given.items()

@@ -40,19 +40,15 @@ class Servicer(ProviderServicer):
     """
 
     async def Create(self, request: Any, context: Any) -> Any:
-        """See `OsgymProvider.create`."""
         return await _answered(super().Create, request, context)
 
     async def Update(self, request: Any, context: Any) -> Any:
-        """See `OsgymProvider.update`."""
         return await _answered(super().Update, request, context)
 
     async def Read(self, request: Any, context: Any) -> Any:
-        """See `OsgymProvider.read`."""
         return await _answered(super().Read, request, context)
 
     async def Delete(self, request: Any, context: Any) -> Any:
-        """See `OsgymProvider.delete`."""
         return await _answered(super().Delete, request, context)
 
 
@@ -70,7 +66,7 @@ async def _answered(call: Call, request: Any, context: Any) -> Any:
 
 
 def partial_failure_status(cause: PartialFailure) -> bytes:
-    """The status that makes the engine keep the resource."""
+    """Return the status that makes the engine keep the resource."""
     detail = provider_pb2.ErrorResourceInitFailed(id=cause.resource_id, reasons=[str(cause)])
     detail.properties.CopyFrom(PropertyValue.marshal_map(dict(cause.properties)))
     detail.inputs.CopyFrom(PropertyValue.marshal_map(dict(cause.inputs)))
@@ -82,7 +78,6 @@ def partial_failure_status(cause: PartialFailure) -> bytes:
 
 
 async def serve(engine_address: str, arguments: list[str]) -> None:
-    """Serve until the engine ends us."""
     async with grpc.aio.insecure_channel(engine_address, options=_GRPC_CHANNEL_OPTIONS) as channel:
         engine = engine_pb2_grpc.EngineStub(channel)
 
@@ -111,7 +106,6 @@ async def serve(engine_address: str, arguments: list[str]) -> None:
 
 
 def main(arguments: list[str]) -> None:
-    """Called with the engine's address, perhaps with options before it."""
     addresses = [argument for argument in arguments if not argument.startswith("-")]
     if not addresses:
         raise SystemExit("usage: python infra/provider ENGINE_ADDRESS (the engine does this)")

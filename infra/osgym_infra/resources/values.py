@@ -16,8 +16,6 @@ Values = Mapping[str, PropertyValue]
 
 
 class Unknown(Enum):
-    """The type of `UNKNOWN`."""
-
     UNKNOWN = "unknown"
 
 
@@ -25,7 +23,7 @@ UNKNOWN = Unknown.UNKNOWN
 
 
 def plain(value: PropertyValue) -> Any:
-    """A property value as Python has it."""
+    """Return a property value as Python has it."""
     match value.value:
         case Computed():
             return UNKNOWN
@@ -41,12 +39,12 @@ def plain(value: PropertyValue) -> Any:
 
 
 def plain_all(values: Values) -> dict[str, Any]:
-    """All of them, without what is null."""
+    """Return property values as Python has them, without nulls."""
     return {name: plain(value) for name, value in values.items() if value.value is not None}
 
 
 def wrapped(value: Any, *, secret: bool = False) -> PropertyValue:
-    """A Python value as the engine takes it; numbers are floats there."""
+    """Return a Python value as a property value, whose numbers are floats."""
     match value:
         case bool() | str() | None:
             return PropertyValue(value, is_secret=secret)
@@ -60,7 +58,7 @@ def wrapped(value: Any, *, secret: bool = False) -> PropertyValue:
 
 
 def has_unknown(value: Any) -> bool:
-    """Whether anything in it is not known yet."""
+    """Return whether any part of a value is unknown."""
     match value:
         case Unknown():
             return True

@@ -124,7 +124,7 @@ def _cpu(seen: Observations, found: dict[Parameter, Measured], notes: list[str])
 
 
 def _think(seen: Observations, found: dict[Parameter, Measured], think_s: float | None) -> None:
-    """Z = K·t/steps − D − C/n while nobody waits for a core: the least busy third of the windows."""
+    """Fit Z = K·t/steps − D − C/n where nobody waits for a core: the least busy third of the windows."""
     if think_s is not None:
         found[Parameter.THINK_S] = Measured(think_s, think_s, think_s, 0, "given, not measured")
         return

@@ -24,7 +24,7 @@ SERIES = ("series", "curve", "rows", "points")
 
 @dataclass(frozen=True, slots=True)
 class LoadWindow:
-    """Some seconds with K replicas: CPU time of all of them and their host agent, steps and episodes."""
+    """Window of some seconds with K replicas: CPU time of them and their host agent, steps and episodes."""
 
     replicas: int
     seconds: float
@@ -35,7 +35,7 @@ class LoadWindow:
 
 @dataclass(slots=True)
 class Observations:
-    """Everything that was seen. Memory curves are (replicas, MiB of all of them together)."""
+    """All observations; memory curves are (replicas, MiB of all of them together)."""
 
     runtime: str | None = None
     accelerator: str = ""
@@ -167,7 +167,7 @@ def _series_row(row: Mapping[str, Any], seen: Observations) -> None:
 
 
 def _alone(row: Mapping[str, Any], seen: Observations) -> None:
-    """A replica that was measured while no other ran."""
+    """Return a replica that was measured while no other ran."""
     seen.alone_mib += _numbers(row.get("pss_mib"))
     seen.overlay_mib += _numbers(row.get("overlay_mib"))
 

@@ -28,7 +28,7 @@ TCG = "tcg"
 
 
 class Parameter(StrEnum):
-    """What a profile may hold. The names carry the units."""
+    """Parameter of a profile; the names carry the units."""
 
     WORKING_SET_MIB = "working_set_mib"
     SHARED_FRACTION = "shared_fraction"
@@ -60,7 +60,7 @@ MOST_SHARED = 0.99
 
 
 class Bound(StrEnum):
-    """Which end of the intervals a plan is made for."""
+    """End of the intervals that a plan uses."""
 
     PESSIMISTIC = "pessimistic"
     MEAN = "mean"
@@ -69,7 +69,7 @@ class Bound(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Measured:
-    """One parameter: value, 95 % interval, number of observations, and how it was found."""
+    """Value of a parameter, its 95 % interval, number of observations, and how it was found."""
 
     value: float
     low: float
@@ -78,7 +78,7 @@ class Measured:
     how: str
 
     def at(self, bound: Bound, less_is_worse: bool) -> float:
-        """The end of the interval that `bound` asks for."""
+        """Return the end of the interval for `bound`."""
         if bound is Bound.MEAN:
             return self.value
         return self.low if (bound is Bound.PESSIMISTIC) == less_is_worse else self.high
@@ -107,7 +107,7 @@ class Profile:
         return self.accelerator == TCG
 
     def value(self, parameter: Parameter, bound: Bound, default: float = 0.0) -> float:
-        """A parameter at one end of its interval; `default` where it was not measured."""
+        """Return a parameter at one end of its interval; `default` where it was not measured."""
         found = self.parameters.get(parameter)
         return default if found is None else found.at(bound, parameter in LESS_IS_WORSE)
 
@@ -142,7 +142,7 @@ class Profile:
         )
 
     def remarks(self, runtime: str) -> tuple[str, ...]:
-        """What a plan for a runtime has to say of it: another runtime, emulation, what is assumed in it."""
+        """Return what a plan has to say of the profile: another runtime, emulation, assumptions."""
         found = []
         if runtime != self.runtime:
             found.append(
@@ -156,11 +156,10 @@ class Profile:
         return (*found, *(f"{self.workload}: {note}" for note in self.notes))
 
     def source(self) -> PriceSource:
-        """The profile as a source with a date, for the answer's footer."""
+        """Return the profile as a dated source, for the answer's footer."""
         return PriceSource(f"workload profile {self.workload} ({self.runtime})", self.measured_on)
 
     def to_json(self) -> str:
-        """The file's text."""
         data = {
             "schema": SCHEMA, "workload": self.workload, "measured_on": self.measured_on.isoformat(),
             "runtime": self.runtime, **({"accelerator": self.accelerator} if self.accelerator else {}),
@@ -213,7 +212,7 @@ def from_json(text: str, name: str) -> Profile:
 
 
 def names() -> tuple[str, ...]:
-    """The profiles that come along."""
+    """Return the names of the built-in profiles."""
     folder = resources.files("osgym_infra.workloads") / "data"
     return tuple(sorted(p.name.removesuffix(".json") for p in folder.iterdir() if p.name.endswith(".json")))
 
@@ -255,5 +254,5 @@ def chosen(name: str, runtime: str, emulated: bool = False) -> Profile:
 
 
 def with_values(base: ReplicaNeeds, **values: float | None) -> ReplicaNeeds:
-    """Replace what the user gave; `None` keeps the profile's."""
+    """Replace parameters by the user's values; `None` keeps the profile's."""
     return replace(base, **{k: v for k, v in values.items() if v is not None})

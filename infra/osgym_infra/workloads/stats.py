@@ -18,7 +18,7 @@ SEED = 20260720
 
 @dataclass(frozen=True, slots=True)
 class Estimate:
-    """A value with its 95 % interval, from `n` observations. `low == high == value` where n is 1."""
+    """Value with its 95 % interval, from `n` observations; `low == high == value` where n is 1."""
 
     value: float
     low: float
@@ -28,14 +28,14 @@ class Estimate:
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """y = intercept + slope·x by least squares."""
+    """Line y = intercept + slope·x by least squares."""
 
     slope: float
     intercept: float
 
 
 def quantile(values: Sequence[float], q: float) -> float:
-    """The q-quantile (0..1) by linear interpolation of a non-empty series."""
+    """Return the q-quantile (0..1) by linear interpolation of a non-empty series."""
     ordered = sorted(values)
     place = q * (len(ordered) - 1)
     low = int(place)
@@ -70,7 +70,7 @@ def bootstrap(
 
 
 def mean(sample: Sequence[float]) -> Estimate:
-    """The mean with its interval."""
+    """Return the mean with its interval."""
     return bootstrap(sample, statistics.fmean)
 
 
@@ -90,7 +90,7 @@ def line(points: Sequence[tuple[float, float]]) -> Line:
 
 
 def slope(points: Sequence[tuple[float, float]]) -> Estimate:
-    """The slope of a line through (x, y), with its interval by resampling the points."""
+    """Return the slope of a line through (x, y), with its interval by resampling the points."""
     return bootstrap(points, lambda sample: line(sample).slope)
 
 

@@ -26,7 +26,7 @@ MOST_ANSWER_BYTES = 256 * 1024
 
 
 class AgentFailed(Exception):
-    """An agent could not be asked, or refused."""
+    """A host agent could not be asked, or refused the call."""
 
     def __init__(self, failure: HostFailure) -> None:
         self.failure = failure
@@ -124,7 +124,7 @@ class Agents:
 
 
 async def ask_all(hosts: Sequence[ManagedHost], ask: Callable[[ManagedHost], Awaitable[None]]) -> None:
-    """Run something for all hosts at once; it deals with its own failures."""
+    """Run a coroutine for all hosts at once; each handles its own failures."""
     async with asyncio.TaskGroup() as group:
         for host in hosts:
             group.create_task(_awaited(ask(host)))
@@ -164,7 +164,7 @@ def _away(host: ManagedHost) -> str:
 
 
 def _failure(host: ManagedHost, error: Exception) -> HostFailure:
-    """What a failed connection means."""
+    """Return the failure of a host for a failed connection."""
     cause: BaseException | None = error
     while cause is not None:
         if isinstance(cause, ssl.SSLCertVerificationError):

@@ -86,7 +86,7 @@ def doctor(
 
 
 def judged(done: Finished) -> HostOutcome:
-    """What a host's answer means; nothing in it is trusted. Pure."""
+    """Return a host's outcome from its output, none of which is trusted. Pure."""
     if done.failure is not None:
         return HostOutcome(done.host.id, done.failure)
     answered = _json_in(done.text)
@@ -110,7 +110,7 @@ def judged(done: Finished) -> HostOutcome:
 
 
 def cells(outcome: HostOutcome) -> tuple[str, str, str]:
-    """The columns after the first."""
+    """Return the columns after the first."""
     checks: list[dict[str, str]] = list(outcome.found.get("checks", []))
     count = {status: sum(row["status"] == status for row in checks) for status in ("ok", "warn", "missing")}
     shown = ", ".join(f"{number} {status}" for status, number in count.items() if number)
@@ -119,7 +119,7 @@ def cells(outcome: HostOutcome) -> tuple[str, str, str]:
 
 
 def _say_findings(outcomes: list[HostOutcome]) -> None:
-    """What is not well, once for all hosts that have it."""
+    """Print each finding once, with all hosts that have it."""
     hosts: dict[tuple[str, str, str], list[str]] = {}
     remedies: dict[tuple[str, str, str], str] = {}
     for outcome in outcomes:
@@ -136,7 +136,7 @@ def _say_findings(outcomes: list[HostOutcome]) -> None:
 
 
 def _json_in(text: str) -> dict[str, Any] | None:
-    """The doctor's answer; before it may stand what the host greets everybody with."""
+    """Return the doctor's JSON, which may follow a login message."""
     begin = text.find("{\n")
     try:
         found, _ = json.JSONDecoder().raw_decode(text, begin) if begin >= 0 else (None, 0)

@@ -85,7 +85,7 @@ class Finished:
     failure: HostFailure | None = None
 
     def outcome(self) -> HostOutcome:
-        """A command that ends with another code than 0 is a failure."""
+        """Return the host's outcome; an exit code other than 0 is a failure."""
         failure = self.failure
         if failure is None and self.exit_code != 0:
             failure = HostFailure("run", f"the command ended with exit code {self.exit_code}")
@@ -94,18 +94,18 @@ class Finished:
 
 
 class Watcher(Protocol):
-    """Who is told what happens; called by the threads of several hosts."""
+    """Listener for the progress of a command on several hosts."""
 
     def begun(self, host: ManagedHost) -> None:
-        """A connection is made now."""
+        """The connection is being made."""
         ...
 
     def line(self, host: ManagedHost, text: str) -> None:
-        """A line came, fit to be shown."""
+        """A line arrived, escaped for a terminal."""
         ...
 
     def finished(self, done: Finished) -> None:
-        """The host is done."""
+        """The command ended or failed."""
         ...
 
 
@@ -128,7 +128,7 @@ def run_on_all(
 
 
 async def _run_on(host: ManagedHost, job: RemoteJob, gate: asyncio.Semaphore, watcher: Watcher) -> Finished:
-    """Run the job when it is this host's turn. Raises nothing that a host could cause."""
+    """Run the job on a host, within the bound of hosts at once. A host cannot make it raise."""
     async with gate:
         began_s = time.monotonic()
         lines = Lines(lambda text: watcher.line(host, text), job.most_lines)
@@ -167,7 +167,7 @@ async def _run_on(host: ManagedHost, job: RemoteJob, gate: asyncio.Semaphore, wa
 
 
 def _failure(host: ManagedHost, error: FleetHostError, job: RemoteJob, connected: bool) -> HostFailure:
-    """The step that failed, and what an operator of a fleet does about it."""
+    """Return the step that failed, with the operator's remedy."""
     where = "jump " if error.at_jump else ""
     problem = f"{error.host}: {escaped(error.problem, 500)}"
     match error:
@@ -190,7 +190,7 @@ def _failure(host: ManagedHost, error: FleetHostError, job: RemoteJob, connected
 
 
 def with_login(hosts: Sequence[ManagedHost], user: str | None, key: Path | None) -> list[ManagedHost]:
-    """The hosts with another account or key, as `--ssh-user` and `--ssh-key` ask."""
+    """Return the hosts with the account or key of `--ssh-user` and `--ssh-key`."""
 
     def changed(host: ManagedHost) -> ManagedHost:
         if not isinstance(host.access, SshAccess) or host.access.is_local:

@@ -28,7 +28,6 @@ class HostFailure:
         return f"{self.step}: {self.problem}" + (f". {self.remedy}" if self.remedy else "")
 
     def to_dict(self) -> dict[str, str]:
-        """For programs."""
         return {"step": self.step, "problem": self.problem, "remedy": self.remedy}
 
 
@@ -45,7 +44,6 @@ class HostOutcome:
     found: Mapping[str, Any] = field(default_factory=dict)
 
     def to_dict(self) -> dict[str, Any]:
-        """For programs."""
         return {
             "host": self.host,
             **self.found,
@@ -54,12 +52,11 @@ class HostOutcome:
 
 
 def exit_code(outcomes: Iterable[HostOutcome]) -> int:
-    """0 when nothing failed."""
     return SOME_FAILED if any(one.failure for one in outcomes) else ALL_WELL
 
 
 def answer(outcomes: Iterable[HostOutcome]) -> dict[str, Any]:
-    """The JSON that programs get."""
+    """Return the JSON object for programs."""
     rows = [one.to_dict() for one in outcomes]
     failed = sum(row["failure"] is not None for row in rows)
     return {"hosts": rows, "well": len(rows) - failed, "failed": failed}

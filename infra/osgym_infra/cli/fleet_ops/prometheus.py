@@ -63,7 +63,7 @@ def prometheus(fleet_path: Path, out: Path, every_s: float, alertmanagers: tuple
 
 
 def files(fleet: ManagedFleet, options: ScrapeOptions) -> dict[str, str]:
-    """All of them but the token, by name."""
+    """Return all files but the token, by name."""
     found = {
         CONFIG: HEAD + _yaml(configuration(fleet, options)),
         RULES: HEAD + _yaml(rules(options)),
@@ -77,7 +77,7 @@ def files(fleet: ManagedFleet, options: ScrapeOptions) -> dict[str, str]:
 
 
 def place(path: Path, text: str, mode: int) -> None:
-    """Write a file whole or not at all: Prometheus may read it at any moment."""
+    """Write a file atomically, since Prometheus may read it at any moment."""
     path.parent.mkdir(parents=True, exist_ok=True)
     handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}-")
     try:

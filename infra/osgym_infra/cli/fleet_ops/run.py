@@ -147,7 +147,7 @@ def journal_argv(unit: str, lines: int, since: str | None, follow: bool) -> tupl
 def _watched(
     hosts: Sequence[ManagedHost], job: RemoteJob, parallel: int, *, as_json: bool, table: bool
 ) -> list[Finished]:
-    """Run it everywhere, shown as asked for."""
+    """Run the job on all hosts with the display that the options ask for."""
     from osgym_infra.cli.fleet_ops.group import run_on_all
     from osgym_infra.cli.fleet_ops.watchers import RunTable, Silent, Stream
 
@@ -157,7 +157,7 @@ def _watched(
 
 
 def _report(rows: Sequence[tuple[Finished, HostOutcome]], as_json: bool) -> int:
-    """Say what failed; returns the exit code."""
+    """Print the failures; return the exit code."""
     outcomes = [outcome for _, outcome in rows]
     if as_json:
         found = answer(outcomes)

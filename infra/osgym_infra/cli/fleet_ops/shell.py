@@ -61,7 +61,7 @@ def ssh(fleet_path: Path, ssh_user: str | None, ssh_key: Path | None, only_print
 
 
 def ssh_argv(access: SshAccess) -> list[str]:
-    """The same for OpenSSH's client; a host_key of fleet.json has to stand in known_hosts for it."""
+    """Return the command line of OpenSSH's client, which needs the host key in known_hosts."""
     argv = ["ssh", "-o", "StrictHostKeyChecking=yes", "-p", str(access.port)]
     argv += ["-i", access.key_file] if access.key_file else []
     if access.jump is not None:

@@ -122,14 +122,14 @@ async def _look_at(
 
 
 def word(state: HostState) -> str:
-    """What a host does, in one word."""
+    """Return a host's state in one word."""
     if state.draining:
         return "draining"
     return "serving" if state.capacity.ready + state.capacity.leased else "starting"
 
 
 def cells(state: HostState, notes: Sequence[str]) -> tuple[str, ...]:
-    """The columns after the first."""
+    """Return the columns after the first."""
     capacity, load = state.capacity, state.load
     disk = "-" if load.disk_free_mib is None else _gib(load.disk_free_mib)
     return (
@@ -140,7 +140,7 @@ def cells(state: HostState, notes: Sequence[str]) -> tuple[str, ...]:
 
 
 def notes_of(host: ManagedHost, state: HostState) -> list[str]:
-    """What somebody should know of a host that answers."""
+    """Return what an operator should know about a host that answers."""
     found = []
     if state.draining:
         found.append(_notice(state.notice, time.time()))
@@ -172,7 +172,7 @@ def _gib(mib: float) -> str:
 
 
 async def boot_note(host: ManagedHost, gate: asyncio.Semaphore) -> str:
-    """The record in words; empty where the host has no console that we can read, or nothing on it."""
+    """Return the newest boot record on the host's console in words; empty: no console, or no record."""
     access = host.access
     if not isinstance(access, ProgramAccess):
         return ""

@@ -71,13 +71,11 @@ class HostTable:
             self._console.print(self._table())
 
     def update(self, host: str, cells: Sequence[str], style: str = "") -> None:
-        """Show what a host does now."""
         with self._lock:
             if host not in self._done:
                 self._rows[host] = ([escaped(cell) for cell in cells], style)
 
     def done(self, host: str, cells: Sequence[str], style: str = "") -> None:
-        """Show what became of a host."""
         self.update(host, cells, style)
         with self._lock:
             self._done.add(host)

@@ -45,7 +45,7 @@ def shell(client: paramiko.SSHClient, name: str) -> int:
 
 
 def _pass_on(channel: paramiko.Channel, source: int, sink: int) -> None:
-    """What is typed there, what is printed here, until the shell ends."""
+    """Copy between terminal and host until the shell ends."""
     watched: list[Any] = [channel, source]
     while True:
         ready = select.select(watched, [], [])[0]
@@ -67,7 +67,7 @@ def _pass_on(channel: paramiko.Channel, source: int, sink: int) -> None:
 
 @contextlib.contextmanager
 def _raw(descriptor: int) -> Iterator[None]:
-    """The terminal passes every key on, also Ctrl-C."""
+    """Switch the terminal to raw mode, so that Ctrl-C reaches the host too."""
     before = termios.tcgetattr(descriptor)
     try:
         tty.setraw(descriptor)
@@ -78,7 +78,7 @@ def _raw(descriptor: int) -> Iterator[None]:
 
 @contextlib.contextmanager
 def _resized(channel: paramiko.Channel, sink: int) -> Iterator[None]:
-    """The host learns of a window's new size."""
+    """Tell the host when the window's size changes."""
 
     def resize(number: int, frame: object) -> None:
         size = os.get_terminal_size(sink)

@@ -14,7 +14,7 @@ LineListener = Callable[[str], None]
 
 
 def escaped(text: str, most: int = MOST_CELL_CHARS) -> str:
-    """One line of text without control characters: those are shown as `\\x1b`, also what reorders text."""
+    """Return one line of text whose control characters, bidirectional ones too, are shown as `\\x1b`."""
     shown = []
     for char in text[: most + 1]:
         if char.isprintable():
@@ -45,7 +45,6 @@ class Lines:
         """Lines that begin so are the way's own, not the command's."""
 
     def feed(self, data: bytes) -> None:
-        """Take the next bytes."""
         *lines, rest = (self._rest + self._decoder.decode(data)).split("\n")
         for line in lines:
             if self._too_long:  # its beginning was passed on already

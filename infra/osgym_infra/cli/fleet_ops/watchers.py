@@ -20,7 +20,7 @@ RUN_COLUMNS = {"HOST": 16, "STATE": 8, "EXIT": -4, "S": -6, "LAST LINE": 0}
 
 
 class Silent:
-    """Nothing is shown (`--json`)."""
+    """Watcher that shows nothing (`--json`)."""
 
     def __enter__(self) -> Silent:
         return self
@@ -28,20 +28,20 @@ class Silent:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        """Nothing to end."""
+        pass
 
     def begun(self, host: ManagedHost) -> None:
-        """See `Watcher`."""
+        pass
 
     def line(self, host: ManagedHost, text: str) -> None:
-        """See `Watcher`."""
+        pass
 
     def finished(self, done: Finished) -> None:
-        """See `Watcher`."""
+        pass
 
 
 class Stream(Silent):
-    """Lines of all hosts as they come; on a terminal with a line below that says how far it is."""
+    """Watcher that prints lines of all hosts as they arrive; on a terminal, a progress line below them."""
 
     def __init__(self, hosts: Sequence[ManagedHost], console: Console | None = None) -> None:
         self._hosts = hosts
@@ -67,12 +67,10 @@ class Stream(Silent):
             self._live.stop()
 
     def begun(self, host: ManagedHost) -> None:
-        """See `Watcher`."""
         with self._lock:
             self._running += 1
 
     def line(self, host: ManagedHost, text: str) -> None:
-        """See `Watcher`."""
         with self._lock:
             if self._live is not None:
                 line = Text(f"{escaped(host.id).ljust(self._width)} | ", style="cyan").append(text, style="")
@@ -82,7 +80,6 @@ class Stream(Silent):
                 sys.stdout.flush()
 
     def finished(self, done: Finished) -> None:
-        """See `Watcher`."""
         with self._lock:
             self._running, self._done = max(0, self._running - 1), self._done + 1
             self._failed += done.outcome().failure is not None
@@ -94,7 +91,7 @@ class Stream(Silent):
 
 
 class RunTable(Silent):
-    """A row for each host, with the last line that it printed."""
+    """Watcher that shows a row for each host, with its last line."""
 
     def __init__(self, hosts: Sequence[ManagedHost]) -> None:
         self._table = HostTable(RUN_COLUMNS, [host.id for host in hosts])
@@ -110,17 +107,14 @@ class RunTable(Silent):
         self._table.__exit__(kind, error, trace)
 
     def begun(self, host: ManagedHost) -> None:
-        """See `Watcher`."""
         self._table.update(host.id, ("running", "", "", ""))
 
     def line(self, host: ManagedHost, text: str) -> None:
-        """See `Watcher`."""
         if text.strip():
             self._last[host.id] = text
             self._table.update(host.id, ("running", "", "", text))
 
     def finished(self, done: Finished) -> None:
-        """See `Watcher`."""
         failure = done.outcome().failure
         last = self._last.get(done.host.id, "")
         code = "-" if done.exit_code is None else str(done.exit_code)

@@ -69,7 +69,7 @@ PANELS: Sequence[Panel] = (
 
 
 def dashboard() -> dict[str, Any]:
-    """The whole of dashboard.json; import it in Grafana, or put it where its provisioning looks."""
+    """Return dashboard.json, for Grafana's import or provisioning folder."""
     return {
         "uid": UID,
         "title": "OSGym fleet",

@@ -28,7 +28,7 @@ LEAST_FAULTS = 5
 
 
 def rules(options: ScrapeOptions) -> dict[str, Any]:
-    """The whole of rules.yml."""
+    """Return rules.yml."""
     alerts = [*_hosts(options), *_room(), *_disk(), *_replicas(), *_notices()]
     return {"groups": [{"name": "osgym", "rules": alerts}]}
 

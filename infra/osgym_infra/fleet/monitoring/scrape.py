@@ -33,14 +33,14 @@ class ScrapeOptions:
 
 
 def duration(seconds: float) -> str:
-    """As Prometheus writes it."""
+    """Return a duration as Prometheus writes it."""
     if seconds >= 60 and seconds % 60 == 0:
         return f"{seconds / 60:.0f}m"
     return f"{seconds:.0f}s" if seconds == int(seconds) else f"{seconds * 1000:.0f}ms"
 
 
 def jobs(fleet: ManagedFleet) -> dict[str, list[ManagedHost]]:
-    """Hosts by job: those whose certificates hold the same name, and who speak the same protocol."""
+    """Return hosts by job: one job for each certificate name and protocol."""
     found: dict[tuple[str, str], list[ManagedHost]] = {}
     for host in fleet.hosts:
         found.setdefault((urlsplit(host.url).scheme, host.server_name), []).append(host)
@@ -49,12 +49,12 @@ def jobs(fleet: ManagedFleet) -> dict[str, list[ManagedHost]]:
 
 
 def targets_file(job: str) -> str:
-    """The file of a job's targets; Prometheus reads it again by itself when it changes."""
+    """Return the file of a job's targets, which Prometheus reloads when it changes."""
     return f"targets-{job}.json"
 
 
 def targets(fleet: ManagedFleet, hosts: Sequence[ManagedHost]) -> list[dict[str, Any]]:
-    """File service discovery: one group for each host, with its labels."""
+    """Return groups for Prometheus' file service discovery: one for each host, with its labels."""
     return [
         {
             "targets": [host.authority],
@@ -65,7 +65,7 @@ def targets(fleet: ManagedFleet, hosts: Sequence[ManagedHost]) -> list[dict[str,
 
 
 def configuration(fleet: ManagedFleet, options: ScrapeOptions) -> dict[str, Any]:
-    """The whole of prometheus.yml; its paths are relative to itself."""
+    """Return prometheus.yml, with paths relative to itself."""
     every = duration(options.every_s)
     found: dict[str, Any] = {
         "global": {"scrape_interval": every, "evaluation_interval": every},

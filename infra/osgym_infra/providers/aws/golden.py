@@ -9,7 +9,7 @@ from osgym_infra.components import golden
 
 
 class GoldenImage(golden.GoldenImage):
-    """Uploads to a private bucket of its own, or to that of the configuration."""
+    """Archives in a private bucket of the stack, or in the configured one."""
 
     def _prepare(self) -> None:
         self._needs: list[pulumi.Resource] = []

@@ -31,7 +31,7 @@ CAPACITY_TIMEOUT = "15m"
 
 
 def heartbeat_s(drain_timeout_s: float) -> int:
-    """How long the group waits to hear of a host that drains."""
+    """Return how long the group waits for a draining host."""
     return min(max(math.ceil(drain_timeout_s) + DRAIN_SPARE_S, LEAST_HEARTBEAT_S), MOST_HEARTBEAT_S)
 
 
@@ -123,7 +123,7 @@ def _policy(
 
 
 def _refresh(scope: Scope, group: HostGroup) -> autoscaling.GroupInstanceRefreshArgs:
-    """Hosts of an older template are replaced, so many at a time, each drained before."""
+    """Replace hosts of an older template, a bounded number at once, each drained first."""
     away = scope.config.max_unavailable.of(max(group.count, 1))
     return autoscaling.GroupInstanceRefreshArgs(
         strategy="Rolling",
@@ -137,7 +137,7 @@ def _refresh(scope: Scope, group: HostGroup) -> autoscaling.GroupInstanceRefresh
 
 
 def _drain_hook(scope: Scope, name: str, made: autoscaling.Group, inside: pulumi.ResourceOptions) -> None:
-    """Not an initial hook, which could only be changed by making the group anew."""
+    """Make the hook; as an initial hook it could change only with a new group."""
     autoscaling.LifecycleHook(
         f"{name}-drain",
         name=DRAIN_HOOK,
@@ -150,7 +150,7 @@ def _drain_hook(scope: Scope, name: str, made: autoscaling.Group, inside: pulumi
 
 
 def _follow_load(scope: Scope, name: str, made: autoscaling.Group, inside: pulumi.ResourceOptions) -> None:
-    """Keep what hosts say of their leases near the target."""
+    """Scale by the hosts' lease pressure."""
     autoscaling.Policy(
         f"{name}-load",
         name=f"{name}-load",
@@ -175,7 +175,7 @@ def _follow_load(scope: Scope, name: str, made: autoscaling.Group, inside: pulum
 
 
 def _end(name: str, made: autoscaling.Group, ttl_hours: float, inside: pulumi.ResourceOptions) -> None:
-    """The dead man's switch: the group goes to nothing by itself, whoever forgot it."""
+    """Schedule the end of all hosts, so that a forgotten fleet ends by itself."""
     ends = datetime.now(UTC) + timedelta(hours=ttl_hours)
     autoscaling.Schedule(
         f"{name}-end",

@@ -62,7 +62,7 @@ class ReplicaHosts(ProviderHosts):
     def _user_data(
         self, kind: HostGroup, group: HostGroup, secret_version: pulumi.Output[str]
     ) -> pulumi.Output[str]:
-        """What a host of a type runs; another for another secret, which hosts read at their first start."""
+        """Return a host's start script; a new secret changes it, since hosts read it once."""
         script = self._script(kind, self._lifecycle(group))
         marked = pulumi.Output.all(script, secret_version).apply(
             lambda found: f"{found[0]}# secret {found[1]}\n"
@@ -70,7 +70,7 @@ class ReplicaHosts(ProviderHosts):
         return marked.apply(ec2_user_data)
 
     def _where_to_look(self) -> str:
-        """The URL of a source of hosts (`osgym_sdk`), which has all that a client needs beside the secret."""
+        """Return the URL by which clients discover hosts; it has all that they need beside the secret."""
         known = {"region": self._config.region, "port": str(self._config.agent_port)}
         known["address"] = "private" if self._config.private else "public"
         if self._config.token_secret:
@@ -80,14 +80,14 @@ class ReplicaHosts(ProviderHosts):
         return f"aws-tag://{FLEET_TAG}={self._args.tags[FLEET_TAG]}?{urlencode(known)}"
 
     def _lifecycle(self, group: HostGroup) -> dict[str, str]:
-        """What a host needs to say that it may be ended."""
+        """Return the settings by which a host lets its group end it."""
         return {
             "OSGYM_LIFECYCLE": f"{self._config.region} {self._scope.group_name(group)} {DRAIN_HOOK}",
             "OSGYM_DRAIN_TIMEOUT_S": str(round(self._config.drain_timeout_s)),
         }
 
     def _found(self, group: HostGroup, made: aws.autoscaling.Group) -> pulumi.Output[list[dict[str, Any]]]:
-        """The hosts that the group has now; it may have others later."""
+        """Return the hosts that the group has now; it may have others later."""
         asked = pulumi.InvokeOutputOptions(parent=self, depends_on=[made])
         found = aws.ec2.get_instances_output(
             filters=[

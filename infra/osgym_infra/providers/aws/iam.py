@@ -57,7 +57,7 @@ class Secret:
 
 
 def make_secret(scope: Scope) -> Secret:
-    """A secret with token and certificate, unless the configuration names one."""
+    """Make a secret with token and certificate, unless the configuration names one."""
     if scope.config.token_secret:
         if not SECRET_ARN.fullmatch(scope.config.token_secret):
             raise BadInput(
@@ -86,7 +86,7 @@ def make_secret(scope: Scope) -> Secret:
 
 
 def make_profile(scope: Scope, secret: pulumi.Input[str]) -> tuple[pulumi.Output[str], list[pulumi.Resource]]:
-    """The instance profile's ARN, and what has to exist before a host uses it."""
+    """Make the instance profile; return its ARN, and what must exist before a host uses it."""
     role = aws.iam.Role(
         f"{scope.name}-host",
         assume_role_policy=pulumi.Output.json_dumps(ASSUMED_BY_EC2),
@@ -131,7 +131,7 @@ def _statements(scope: Scope, secret: pulumi.Input[str]) -> list[dict[str, Any]]
 
 
 def _objects(scope: Scope) -> list[dict[str, Any]]:
-    """This fleet's objects only: in a bucket of others too."""
+    """Return the ARNs of this fleet's objects, which may lie in a shared bucket."""
     named: Sequence[str] = [
         f"{uri.netloc}/{uri.path.lstrip('/')}"
         for uri in map(urlsplit, (scope.config.image_uri, scope.config.agent_uri))

@@ -22,7 +22,7 @@ NAT_SUBNET = "10.64.240.0/24"
 
 
 def subnet_range(number: int) -> str:
-    """The addresses of one zone: 4,091 of them can be used."""
+    """Return the addresses of one zone, of which 4,091 can be used."""
     return f"10.64.{16 * number}.0/20"
 
 
@@ -41,7 +41,7 @@ class Network:
     needs: list[pulumi.Resource]
 
     def in_zones(self, zones: Iterable[str]) -> list[pulumi.Input[str]]:
-        """The subnets of these zones; all where they are the configuration's own, which were checked."""
+        """Return the subnets of these zones; all of the configured ones, which were checked."""
         return [self.subnets[zone] for zone in zones if zone in self.subnets] or [*self.subnets.values()]
 
 
@@ -75,7 +75,7 @@ def zones_of(scope: Scope) -> dict[str, tuple[str, ...]]:
 
 
 def make_network(scope: Scope, zones: Iterable[str]) -> Network:
-    """A VPC with a subnet in each zone, or those of the configuration."""
+    """Make a VPC with a subnet in each zone, or look up the configured ones."""
     if scope.config.network_id:
         named = named_subnets(scope)
         return Network(scope.config.network_id, dict(zip(named, named, strict=True)), [])
@@ -130,7 +130,7 @@ def _nat(
     zone: str,
     gateway: aws.ec2.InternetGateway,
 ) -> tuple[aws.ec2.NatGateway, list[pulumi.Resource]]:
-    """The way out of hosts without public addresses: one for all zones, for packages and secrets."""
+    """Make one NAT for all zones, for packages and secrets of hosts without public addresses."""
     subnet = _subnet(scope, "nat", vpc, NAT_SUBNET, zone)
     joined = _joined(scope, "nat", vpc, subnet, public)
     address = aws.ec2.Eip(
@@ -187,7 +187,7 @@ def _joined(
 
 
 def named_subnets(scope: Scope) -> list[str]:
-    """The subnets that the configuration names."""
+    """Look up the configured subnets."""
     return [part.strip() for part in scope.config.subnet_id.split(",") if part.strip()]
 
 
@@ -219,7 +219,7 @@ def check_subnets(scope: Scope, groups: Iterable[HostGroup], zones: dict[str, tu
 
 
 def make_firewall(scope: Scope, vpc: pulumi.Input[str]) -> pulumi.Output[str]:
-    """The security group's id."""
+    """Make the security group; return its id."""
     cidrs = scope.config.allowed_cidrs
     port = scope.config.agent_port
     group = aws.ec2.SecurityGroup(

@@ -8,7 +8,7 @@ from osgym_infra.fleet.policy import PUBLIC_ACLS, Props, Rules, no_secret, publi
 
 
 def _port(rule: Props) -> object:
-    """The engine's numbers are all floating point."""
+    """Return a port as an integer; the engine's numbers are floats."""
     port = rule.get("fromPort")
     return int(port) if isinstance(port, float) else port
 

@@ -31,10 +31,10 @@ TIMEOUTS = Config(connect_timeout=10, read_timeout=30, retries={"total_max_attem
 
 
 class Boto3Client(Protocol):
-    """What is used of a boto3 client."""
+    """Part of a boto3 client that is used here."""
 
     def get_paginator(self, operation_name: str) -> Any:
-        """The paginator of an operation."""
+        pass
 
 
 def fetch(
@@ -81,7 +81,7 @@ def fetch(
 
 
 def _types(ec2: Boto3Client) -> dict[str, tuple[Mapping[str, Any], Kvm]]:
-    """Types with KVM, metal before nested; never a hard-coded family."""
+    """Return types with KVM, metal before nested, as the API lists them."""
     found: dict[str, tuple[Mapping[str, Any], Kvm]] = {}
     for condition, kvm in ((NESTED, Kvm.NESTED), (METAL, Kvm.METAL)):
         pages = ec2.get_paginator("describe_instance_types").paginate(Filters=[condition, X86])
@@ -107,7 +107,7 @@ def _row(
 
 
 def _on_demand(pricing: Boto3Client, region: str) -> dict[str, float]:
-    """USD/h of plain Linux on shared tenancy, by type."""
+    """Return USD/h of plain Linux on shared tenancy, by type."""
     wanted = {
         "regionCode": region,
         "operatingSystem": "Linux",
@@ -136,7 +136,7 @@ def _hourly(product: Mapping[str, Any]) -> Iterator[float]:
 
 
 def _spot(ec2: Boto3Client, names: list[str], start: datetime) -> dict[str, list[float]]:
-    """USD/h over all zones and the whole window, by type."""
+    """Return USD/h over all zones and the whole window, by type."""
     found: dict[str, list[float]] = {}
     for first in range(0, len(names), CHUNK):
         pages = ec2.get_paginator("describe_spot_price_history").paginate(

@@ -7,25 +7,24 @@ from osgym_infra.fleet.groups import HostGroup
 
 
 class Scope(FleetScope):
-    """The scope of a fleet at AWS: its tags and names too."""
+    """Scope of a fleet at AWS, with its tags and names."""
 
     __slots__ = ()
 
     def tags(self, part: str) -> dict[str, str]:
-        """The tags of one resource."""
         return {**self.args.tags, "Name": f"{self.name}-{part}"}
 
     def group_name(self, group: HostGroup) -> str:
-        """The name of an Auto Scaling group; its hosts and their role know it before it is made."""
+        """Return the name of an Auto Scaling group, which hosts and role know before it exists."""
         return f"{self.name}-{group.name}"
 
     def arn(self, service: str, rest: str) -> str:
-        """An ARN of this region, of whatever account."""
+        """Return an ARN of this region, of any account."""
         return f"arn:{partition(self.config.region)}:{service}:{self.config.region}:*:{rest}"
 
 
 def partition(region: str) -> str:
-    """The first part of ARNs: China and GovCloud are apart (AWS General Reference, "ARNs")."""
+    """Return the first part of ARNs: China and GovCloud are apart (AWS General Reference, "ARNs")."""
     if region.startswith("cn-"):
         return "aws-cn"
     return "aws-us-gov" if region.startswith("us-gov-") else "aws"

@@ -18,7 +18,7 @@ DEBIAN_OWNER = "136693071363"
 
 
 def host_image(scope: Scope) -> pulumi.Input[str]:
-    """The id of the image that hosts start from."""
+    """Return the id of the image that hosts start from."""
     if scope.config.host_image not in ("", AUTO):
         return scope.config.host_image
     asked = pulumi.InvokeOutputOptions(parent=scope.child.parent)

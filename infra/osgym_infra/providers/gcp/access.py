@@ -46,6 +46,6 @@ def access_of(host: FleetHost, fleet: FleetFile) -> IapAccess | None:
 
 
 def _project(token_source: str) -> str:
-    """The project in `gcp:projects/PROJECT/secrets/…`."""
+    """Return the project in `gcp:projects/PROJECT/secrets/…`."""
     parts = token_source.removeprefix("gcp:").split("/")
     return parts[1] if len(parts) > 2 and parts[0] == "projects" else ""

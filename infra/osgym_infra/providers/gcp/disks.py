@@ -21,7 +21,7 @@ IOPS_PER_MIB_PER_S = (4, 256)
 
 @dataclass(frozen=True, slots=True)
 class DataDisk:
-    """What a host's replicas write to; `iops` and `mib_per_s` are `None` where the cloud's default holds."""
+    """Disk for replicas' data; `iops` and `mib_per_s` are `None` where the cloud's default holds."""
 
     kind: str
     gib: int

@@ -70,7 +70,7 @@ def make_end(scope: Scope, groups: Sequence[tuple[gcp.compute.RegionInstanceGrou
 
 
 def end_of(now: datetime, ttl_hours: float) -> datetime:
-    """When it ends, in whole minutes."""
+    """Return when the fleet ends, in whole minutes."""
     least = now + timedelta(minutes=LEAST_MINUTES)
     return max(least, now + timedelta(hours=ttl_hours)).replace(second=0, microsecond=0)
 

@@ -37,7 +37,7 @@ def make_group(
     check: compute.HealthCheck,
     needs: Sequence[pulumi.Resource],
 ) -> compute.RegionInstanceGroupManager:
-    """The group, and what lets it follow the load. Nothing on its hosts is kept: it is stateless."""
+    """Make a stateless group, and its autoscaler where the number of hosts follows the load."""
     config = scope.config
     ignored = ["targetSize"] if group.grows else []
     if not config.zone and not config.zones:
@@ -87,7 +87,7 @@ def make_group(
 def _flexibility(
     group: HostGroup,
 ) -> compute.RegionInstanceGroupManagerInstanceFlexibilityPolicyArgs | None:
-    """Other types where the cloud has none of the planned one, in the order of the plan."""
+    """Return other types for where the planned one is not available, in the order of the plan."""
     types = (group.type, *stand_in_types(group))
     if len(types) == 1:
         return None
@@ -121,7 +121,7 @@ def _update(scope: Scope, group: HostGroup, zones: int) -> dict[str, Any]:
 
 
 def make_check(scope: Scope) -> compute.HealthCheck:
-    """Asks each host's agent whether it answers; certificates are not checked by Google's health checks."""
+    """Make a health check of each host's agent; Google's health checks do not check certificates."""
     port = scope.config.agent_port
     encrypted = not scope.config.token_secret
     return compute.HealthCheck(
@@ -142,7 +142,7 @@ def make_check(scope: Scope) -> compute.HealthCheck:
 
 
 def _follow_load(scope: Scope, group: HostGroup, made: compute.RegionInstanceGroupManager) -> None:
-    """Keep what hosts say of their leases near the target, between the bounds."""
+    """Scale by the hosts' lease pressure, between the bounds."""
     compute.RegionAutoscaler(
         f"{scope.name}-{group.name}",
         region=scope.config.region,
@@ -170,7 +170,7 @@ def _follow_load(scope: Scope, group: HostGroup, made: compute.RegionInstanceGro
 def found_hosts(
     scope: Scope, made: compute.RegionInstanceGroupManager
 ) -> pulumi.Output[list[tuple[str, str, str]]]:
-    """Name, zone and address of the hosts that the group has now; it may have others later."""
+    """Return name, zone and address of the hosts that the group has now; it may have others later."""
     parent = scope.child.parent
     found = compute.get_region_instance_group_output(
         self_link=made.instance_group, opts=pulumi.InvokeOutputOptions(parent=parent, depends_on=[made])
@@ -193,7 +193,7 @@ def found_hosts(
 
 
 def address_of(interfaces: Any, private: bool) -> str:
-    """The address of an instance's first network card that clients use; empty while it has none."""
+    """Return the address of an instance's first network card that clients use; empty: it has none."""
     first = interfaces[0] if interfaces else None
     if first is None:
         return ""

@@ -46,11 +46,11 @@ class ReplicaHosts(ProviderHosts):
         return [self._found(group, made[group.name]) for group in groups]
 
     def _probed(self) -> dict[str, str]:
-        """The host's own firewall lets health checks through, too."""
+        """Return the networks that the host's own firewall admits, health checks included."""
         return {"OSGYM_ALLOWED_CIDRS": " ".join((*self._config.allowed_cidrs, *PROBE_CIDRS))}
 
     def _discover(self) -> str:
-        """Where clients look up which hosts there are now."""
+        """Return the URL by which clients discover hosts."""
         config = self._config
         asked = {"project": self._scope.project, "address": "private" if config.private else "public"}
         if config.agent_port != AGENT_PORT:
@@ -64,7 +64,7 @@ class ReplicaHosts(ProviderHosts):
     def _found(
         self, group: HostGroup, made: gcp.compute.RegionInstanceGroupManager
     ) -> pulumi.Output[list[dict[str, Any]]]:
-        """The hosts that the group has now, as they stand in fleet.json."""
+        """Return entries of fleet.json for the hosts that the group has now."""
         # All of a group start from its template, and so carry as many at most, whatever type they are.
         return found_hosts(self._scope, made).apply(
             lambda hosts: pulumi.Output.all(

@@ -30,7 +30,7 @@ class HostIdentity:
 
 
 def make_identity(scope: Scope) -> HostIdentity:
-    """A service account of the fleet's own, with its rights and its secret."""
+    """Make a service account of the fleet, with its rights and its secret."""
     account = gcp.serviceaccount.Account(
         f"{scope.name}-host",
         account_id=f"{scope.name}-host"[:30],
@@ -47,7 +47,7 @@ def make_identity(scope: Scope) -> HostIdentity:
 def _secret(
     scope: Scope, member: pulumi.Input[str]
 ) -> tuple[pulumi.Output[str], pulumi.Output[str], list[pulumi.Resource]]:
-    """The secret's newest version, the authority's certificate, and what a host needs to read it."""
+    """Return the secret's newest version, the authority's certificate, and a host's rights to read it."""
     named = scope.config.token_secret
     if named:
         grant = _reader(scope, named.split("/versions/")[0], member)
@@ -86,7 +86,7 @@ def _reader(scope: Scope, secret: pulumi.Input[str], member: pulumi.Input[str]) 
 
 
 def _metrics(scope: Scope, member: pulumi.Input[str]) -> pulumi.Resource:
-    """Hosts publish how much of them is leased; there is no smaller role, nor a condition on a metric."""
+    """Allow hosts to publish metrics; there is no smaller role, nor a condition on a metric."""
     grant: pulumi.Resource = gcp.projects.IAMMember(
         f"{scope.name}-metrics",
         project=scope.project,
@@ -98,7 +98,7 @@ def _metrics(scope: Scope, member: pulumi.Input[str]) -> pulumi.Resource:
 
 
 def _objects(scope: Scope, member: pulumi.Input[str]) -> list[pulumi.Resource]:
-    """This fleet's objects only: a bucket may be of others too. It needs uniform bucket-level access."""
+    """Allow access to this fleet's objects only; needs uniform bucket-level access."""
     named: dict[str, list[str]] = {}
     for uri in (scope.config.image_uri, scope.config.agent_uri):
         parts = urlsplit(uri)

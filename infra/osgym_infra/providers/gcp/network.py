@@ -32,7 +32,7 @@ class HostNetwork:
 
 
 def make_network(scope: Scope) -> HostNetwork:
-    """The configuration's network, or a new one with a subnet, and NAT where hosts have no addresses."""
+    """Make a network with a subnet, and NAT for hosts without addresses, or look up the configured one."""
     config = scope.config
     if config.network_id:
         return HostNetwork(config.network_id, config.subnet_id)
@@ -55,7 +55,7 @@ def make_network(scope: Scope) -> HostNetwork:
 
 
 def _nat(scope: Scope, network: gcp.compute.Network, subnet: gcp.compute.Subnetwork) -> gcp.compute.RouterNat:
-    """For packages, and what replicas may reach."""
+    """Make a NAT, for packages and replicas' egress."""
     inside = pulumi.ResourceOptions(parent=network)
     router = gcp.compute.Router(
         f"{scope.name}-router",
@@ -83,7 +83,7 @@ def _nat(scope: Scope, network: gcp.compute.Network, subnet: gcp.compute.Subnetw
 
 
 def make_firewall(scope: Scope, network: pulumi.Input[str]) -> None:
-    """What may reach hosts: their agents' clients, the health checks, ssh through Identity-Aware Proxy."""
+    """Admit clients of the agents, health checks, and ssh through Identity-Aware Proxy."""
     port = scope.config.agent_port
     cidrs = scope.config.allowed_cidrs
     # One rule cannot hold both families.

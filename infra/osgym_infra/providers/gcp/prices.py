@@ -99,7 +99,7 @@ def _skus(http: httpx.Client) -> Iterator[Mapping[str, Any]]:
 
 
 def _unit_prices(skus: Iterable[Mapping[str, Any]], region: str) -> dict[tuple[str, Market, str], float]:
-    """USD per core-hour and GiB-hour by family and market."""
+    """Return USD per core-hour and GiB-hour by family and market."""
     found: dict[tuple[str, Market, str], float] = {}
     for sku in skus:
         match = SKU.match(sku["description"])

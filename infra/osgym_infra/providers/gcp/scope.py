@@ -14,23 +14,22 @@ MOST_ZONES = 5
 
 
 class Scope(FleetScope):
-    """The scope of a fleet at Google Cloud: its project, labels and network tag too."""
+    """Scope of a fleet at Google Cloud, with its project, labels and network tag."""
 
     __slots__ = ()
 
     @property
     def project(self) -> str:
-        """The project's id."""
         return str(self.config.own["project"])
 
     @property
     def tag(self) -> str:
-        """The network tag of this fleet's hosts: rules of another stack in the network are not for them."""
+        """Network tag of this fleet's hosts, by which another stack's rules do not concern them."""
         return f"{self.name}-host"
 
     @property
     def labels(self) -> dict[str, str]:
-        """On every resource that can have them."""
+        """Labels of every resource that can have them."""
         return self.args.tags
 
 

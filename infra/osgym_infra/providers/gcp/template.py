@@ -27,7 +27,7 @@ def make_template(
     account: pulumi.Input[str],
     script: pulumi.Input[str],
 ) -> gcp.compute.InstanceTemplate:
-    """The template of a group's hosts; another one takes its place when anything of it changes."""
+    """Make the template of a group's hosts; any change replaces it."""
     features = gcp.compute.InstanceTemplateAdvancedMachineFeaturesArgs(enable_nested_virtualization=True)
     public = [gcp.compute.InstanceTemplateNetworkInterfaceAccessConfigArgs()]
     return gcp.compute.InstanceTemplate(
@@ -63,7 +63,7 @@ def make_template(
 
 
 def machine_of_group(group: HostGroup) -> MachineRow:
-    """What can be asked for of the group's type; a plan has no other types."""
+    """Return the options of the group's type; a plan has no types without them."""
     assert group.machine is not None
     return group.machine
 

@@ -126,12 +126,12 @@ class ReplicaHosts(ProviderHosts):
 
 
 def host_name(host: SshHost) -> str:
-    """A name for a host that stays the same as long as it is the same machine."""
+    """Return a name that stays the same as long as the host is the same machine."""
     return slug(host.address if host.port == 22 else f"{host.address}-{host.port}")
 
 
 def _login(jump: SshLogin | None) -> dict[str, object]:
-    """A jump host as our resources take it; empty: none."""
+    """Return a jump host as our resources take it; empty: none."""
     if jump is None:
         return {}
     found = {"address": jump.address, "port": jump.port, "user": jump.user}
