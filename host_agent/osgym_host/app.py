@@ -33,7 +33,6 @@ from osgym_host.episodes.history import History
 from osgym_host.episodes.host_status import HostIdentity, HostStatus, load_probe
 from osgym_host.episodes.interventions import Interventions
 from osgym_host.episodes.journal import EpisodeJournal
-from osgym_host.episodes.looks import Looks
 from osgym_host.episodes.metrics import EpisodeMetrics
 from osgym_host.episodes.reach import ReachService
 from osgym_host.episodes.recorder import RecordMode, TrajectoryRecorder
@@ -41,6 +40,7 @@ from osgym_host.episodes.recovery import EpisodeRecovery
 from osgym_host.episodes.replays import ReplayPages
 from osgym_host.episodes.requests import RequestRegistry
 from osgym_host.episodes.runs import RunLog
+from osgym_host.episodes.screenshots import ScreenshotCache
 from osgym_host.episodes.service import EpisodeService
 from osgym_host.episodes.task_templates import TaskTemplates
 from osgym_host.episodes.untouched import UntouchedCheck
@@ -149,7 +149,7 @@ class HostAgent:
             reaches=ReachService(self.episodes, self.view.offered),
             host=self.view,
             drain=self.drain,
-            looks=Looks(self.pool.replicas, self._size_px),
+            screenshots=ScreenshotCache(self.pool.replicas, self._size_px),
             interventions=Interventions(self.episodes),
             history=self._history,
             runs=self._runs,

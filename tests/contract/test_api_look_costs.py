@@ -14,7 +14,7 @@ from tests.support.fake_runtime import Service, record, running_service
 from osgym_host.api.cpu_share import CpuShares
 from osgym_host.core import cpu_budget
 from osgym_host.cpu_cost import MeasuredCall, charged_to_caller
-from osgym_host.episodes import looks
+from osgym_host.episodes import screenshots
 from osgym_host.http.access import sender_of
 from osgym_host.http.tokens import ScopedToken, add_token
 from osgym_protocol.codes import TokenScope
@@ -193,13 +193,13 @@ async def test_a_screenshot_is_charged_to_who_asks(tmp_path: Path, monkeypatch: 
         settle(budget, reserved, cost_s)
 
     monkeypatch.setattr(cpu_budget.CpuBudget, "settle", noted)
-    observe = looks._observe
+    observe = screenshots._observe
 
     async def dear(*given: Any) -> Any:
         work(0.05)
         return await observe(*given)
 
-    monkeypatch.setattr(looks, "_observe", dear)
+    monkeypatch.setattr(screenshots, "_observe", dear)
     async with running_service(tmp_path, warm=1, token="s", tokens_file=tokens) as service:
         service.http.headers["Authorization"] = "Bearer s"
         episode = await service.create()

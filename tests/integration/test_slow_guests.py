@@ -15,7 +15,7 @@ import pytest
 from tests.support.fake_runtime import TASK, FakeImage, FakeReplica, FakeRuntime, Service, running_service
 
 from osgym_host.core.slowness import is_of_the_host
-from osgym_host.episodes import episode as episodes
+from osgym_host.episodes import step_sender
 from osgym_host.replicas.stall_watch import StallWatch
 from osgym_host.runtimes import base
 from osgym_host.runtimes.processes import cpu_s, disk_io_mib, host_io_stalled_s, host_reclaims
@@ -95,7 +95,7 @@ async def test_a_step_whose_deadline_passes_under_load(
     tmp_path: Path,
 ) -> None:
     """No reward if other replicas took the processor; 0 if the desktop's own programs did."""
-    monkeypatch.setattr(episodes, "STEP_SLACK_S", 0.5)
+    monkeypatch.setattr(step_sender, "STEP_SLACK_S", 0.5)
     monkeypatch.setattr(FakeReplica, "agent_pid", lambda self: spinning[0])
     monkeypatch.setattr(FakeRuntime, "used_cpu_s", lambda self, _: own_share * cpu_s(spinning))
     async with running_service(tmp_path, warm=1, max_replicas=1, replica_cpu_burst_s=0) as service:
@@ -107,7 +107,7 @@ async def test_a_step_whose_deadline_passes_without_load_is_the_policys(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     """Without a shortage the desktop could have answered."""
-    monkeypatch.setattr(episodes, "STEP_SLACK_S", 0.5)
+    monkeypatch.setattr(step_sender, "STEP_SLACK_S", 0.5)
     monkeypatch.setattr(FakeReplica, "agent_pid", lambda self: os.getppid())
     async with running_service(tmp_path, warm=1, max_replicas=1) as service:
         details = await timed_out_step(service)

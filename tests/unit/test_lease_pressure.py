@@ -14,7 +14,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from osgym_host.core.lease_pressure import lease_pressure_percent
+from osgym_host.core.plan import lease_pressure_percent
 from osgym_host.scaling import publish
 from osgym_host.scaling.publish import PressurePublisher
 from osgym_host.scaling.publishers import (

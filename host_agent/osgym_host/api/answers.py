@@ -1,4 +1,4 @@
-"""Descriptions of v1's answers for OpenAPI, and the writer of long ones."""
+"""Descriptions of v1's answers for OpenAPI, and the encoder of long JSON lists."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _RECORD_TEXT = (
 
 
 def record_answer(model: type[Message], text: str = _RECORD_TEXT) -> dict[int | str, dict[str, Any]]:
-    """Documents a record answer; the schema is that of the meta."""
+    """Describe a record answer by the schema of its meta."""
     meta = {"$ref": f"#/components/schemas/{model.__name__}"}
     schema = {"type": "string", "format": "binary", "x-meta": meta}
     error = {"application/json": {"schema": {"$ref": "#/components/schemas/ErrorInfo"}}}
@@ -35,7 +35,7 @@ def record_answer(model: type[Message], text: str = _RECORD_TEXT) -> dict[int | 
 
 
 def json_answer(model: type[Message]) -> dict[int | str, dict[str, Any]]:
-    """Documents a JSON answer."""
+    """Describe a JSON answer."""
     return {**ERRORS, 200: {"description": "Done.", "model": model}}
 
 

@@ -47,7 +47,7 @@ def make_app(backend: Backend) -> FastAPI:
 
     @app.get("/openapi.json", include_in_schema=False)
     async def openapi() -> Response:
-        """Return the description of all calls, which never changes while the service runs."""
+        """Return the description of all calls, which stays the same while the service runs."""
         return Response(described, media_type="application/json")
 
     schema = app.openapi()  # after the last route: each new one has FastAPI build it anew

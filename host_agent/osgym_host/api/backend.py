@@ -1,4 +1,4 @@
-"""What the API serves: handed in by the composition root."""
+"""Parts that the API serves, made by the composition root."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from osgym_host.episodes.draining import DrainController
 from osgym_host.episodes.history import History
 from osgym_host.episodes.host_status import HostStatus
 from osgym_host.episodes.interventions import Interventions
-from osgym_host.episodes.looks import Looks
 from osgym_host.episodes.reach import ReachService
 from osgym_host.episodes.replays import ReplayPages
 from osgym_host.episodes.requests import RequestRegistry
 from osgym_host.episodes.runs import RunLog
+from osgym_host.episodes.screenshots import ScreenshotCache
 from osgym_host.episodes.service import EpisodeService
 from osgym_host.http.access import AccessPolicy
 
@@ -32,7 +32,7 @@ class OsgymOptions:
 
 @dataclass(frozen=True, slots=True)
 class Backend:
-    """The parts behind the API."""
+    """Parts behind the API."""
 
     episodes: EpisodeService
     creator: EpisodeCreator
@@ -41,7 +41,7 @@ class Backend:
     reaches: ReachService
     host: HostStatus
     drain: DrainController
-    looks: Looks
+    screenshots: ScreenshotCache
     interventions: Interventions
     history: History
     runs: RunLog

@@ -1,4 +1,4 @@
-"""The API v1: forks and checkpoints."""
+"""API v1: forks and checkpoints."""
 
 from __future__ import annotations
 
@@ -19,7 +19,6 @@ _STREAM: dict[str, Any] = {BYTES_TYPE: {"schema": {"type": "string", "format": "
 
 
 def make_router(backend: Backend) -> APIRouter:
-    """Return the routes."""
     router = APIRouter()
     router.include_router(_episode_routes(backend))
     router.include_router(_checkpoint_routes(backend))
@@ -27,7 +26,7 @@ def make_router(backend: Backend) -> APIRouter:
 
 
 def _episode_routes(backend: Backend) -> APIRouter:
-    """What is done with an episode."""
+    """Return the routes of one episode."""
     router = APIRouter(route_class=RawRoute, tags=["branching"])
 
     @router.post("/episodes/{episode_id}/fork", responses=json_answer(host_api.ForkAnswer))
@@ -53,7 +52,7 @@ def _episode_routes(backend: Backend) -> APIRouter:
 
 
 def _checkpoint_routes(backend: Backend) -> APIRouter:
-    """What is done with checkpoints."""
+    """Return the routes of checkpoints."""
     router = APIRouter(tags=["branching"])
     checkpoints = backend.checkpoints
 

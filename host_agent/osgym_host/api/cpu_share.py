@@ -47,7 +47,7 @@ class CpuShares:
         self._budget = CpuBudget()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Let the call through when it is its turn, or answer 429."""
+        """Pass the call on in its turn, or answer 429."""
         looks = scope["type"] == "http" and needed_scope(scope["method"], scope["path"]) is TokenScope.OBSERVE
         if not looks or self._share <= 0:
             await self._app(scope, receive, send)

@@ -1,4 +1,4 @@
-"""The API v1: the host itself, and emptying it."""
+"""API v1: the host's state, and draining."""
 
 from __future__ import annotations
 
@@ -15,7 +15,6 @@ from osgym_protocol import host_api
 
 
 def make_router(backend: Backend) -> APIRouter:
-    """Return the routes."""
     router = APIRouter()
     router.include_router(_state_routes(backend))
     router.include_router(_drain_routes(backend))
@@ -23,7 +22,7 @@ def make_router(backend: Backend) -> APIRouter:
 
 
 def _state_routes(backend: Backend) -> APIRouter:
-    """What it is, and how it stands."""
+    """Return the routes of the host's state."""
     router = APIRouter(tags=["host"], responses=ERRORS)
     host = backend.host
 
@@ -52,7 +51,7 @@ def _state_routes(backend: Backend) -> APIRouter:
 
 
 def _drain_routes(backend: Backend) -> APIRouter:
-    """Emptying the host."""
+    """Return the routes that drain the host."""
     router = APIRouter(tags=["host"], responses=ERRORS)
     host = backend.host
 

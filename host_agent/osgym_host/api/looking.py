@@ -1,4 +1,4 @@
-"""The API v1: what people look at, who hold no lease: desktops, episodes, events, the last hour."""
+"""API v1: what people look at without a lease: desktops, episodes, events, the last hour."""
 
 from __future__ import annotations
 
@@ -23,7 +23,6 @@ _NOT_RECORDED = "Nothing was recorded of this episode."
 
 
 def make_router(backend: Backend) -> APIRouter:
-    """Return the routes."""
     router = APIRouter(responses=ERRORS)
     router.include_router(_host_routes(backend))
     router.include_router(_episode_routes(backend))
@@ -32,7 +31,7 @@ def make_router(backend: Backend) -> APIRouter:
 
 def _host_routes(backend: Backend) -> APIRouter:
     router = APIRouter(tags=["host"])
-    host, looks = backend.host, backend.looks
+    host, screenshots = backend.host, backend.screenshots
 
     @router.get("/replicas", response_model=list[dict[str, Any]])
     async def replicas() -> Response:
@@ -50,12 +49,12 @@ def _host_routes(backend: Backend) -> APIRouter:
         The latter has an `ETag`, and 304 answers `If-None-Match` while the screen is the same.
         """
         if width is None:
-            return ImageResponse((await looks.full(replica_id)).image)
-        look = await looks.small(replica_id, width)
-        headers = {"ETag": f'"{look.hash}"', "Cache-Control": "private, no-cache"}
+            return ImageResponse((await screenshots.full(replica_id)).image)
+        small = await screenshots.small(replica_id, width)
+        headers = {"ETag": f'"{small.hash}"', "Cache-Control": "private, no-cache"}
         if request.headers.get("if-none-match") == headers["ETag"]:
             return Response(status_code=304, headers=headers)
-        return Response(look.image, headers=headers, media_type="image/webp")
+        return Response(small.image, headers=headers, media_type="image/webp")
 
     @router.get("/events")
     async def events(

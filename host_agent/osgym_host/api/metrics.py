@@ -1,4 +1,4 @@
-"""`GET /metrics`: gauges that are read when they are asked for, beside the counters of episodes."""
+"""`GET /metrics`: gauges that are read at each scrape, beside the counters of episodes."""
 
 from __future__ import annotations
 
@@ -21,11 +21,9 @@ class HostCollector(Collector):
     """Reads the pool's state at each scrape."""
 
     def __init__(self, host: HostStatus) -> None:
-        """Keep what it reads from."""
         self._host = host
 
     def collect(self) -> Iterator[Metric]:
-        """Yield the gauges."""
         rows = self._host.replicas()
         states = Counter(row["state"] for row in rows)
         replicas = GaugeMetricFamily("osgym_replicas", "Replicas by state.", labels=["state"])
@@ -64,7 +62,7 @@ class HostCollector(Collector):
         yield retired
 
     def _why(self, host: HostState) -> Iterator[Metric]:
-        """Yield what keeps the host from giving out replicas, one series for each cause."""
+        """Yield one series for each cause that keeps the host from giving out replicas."""
         blocked = GaugeMetricFamily("osgym_pool_blocked", "What keeps the pool from growing.", labels=["by"])
         for cause in Blocked:
             if cause is not Blocked.NOTHING:
@@ -77,7 +75,6 @@ class HostCollector(Collector):
 
 
 def make_router(registry: CollectorRegistry) -> APIRouter:
-    """Return the route."""
     router = APIRouter(tags=["host"])
 
     @router.get("/metrics", response_class=Response)

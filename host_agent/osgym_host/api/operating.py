@@ -1,4 +1,4 @@
-"""The API v1: what an operator does on a desktop that somebody else leases, by the name of its replica."""
+"""API v1: calls of operators on desktops that others lease, by the name of the replica."""
 
 from __future__ import annotations
 
@@ -14,7 +14,6 @@ from osgym_protocol import host_api
 
 
 def make_router(backend: Backend) -> APIRouter:
-    """Return the routes."""
     router = APIRouter(route_class=RawRoute, tags=["operating"])
     interventions, requests = backend.interventions, backend.requests
 

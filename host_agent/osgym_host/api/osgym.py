@@ -1,7 +1,7 @@
 """The API of OSGym's state manager: `/reset`, `/step`, `/shutdown`, `/screenshot`.
 
-Their wire shapes, with the faults of the original left out: one client's reset takes no other
-client's desktop, an idle desktop is really stopped, a vm_id is never given out twice.
+The messages are OSGym's; its faults are not kept: a reset takes no other client's desktop, an idle desktop is
+stopped, a vm_id is used only once.
 """
 
 from __future__ import annotations
@@ -41,13 +41,13 @@ log = logging.getLogger(__name__)
 PNG = ObserveOptions(ImageFormat.PNG)
 MAKE_WAY_LOOK_S = 0.1
 MAKE_WAY_AGAIN_S = 5.0
-"""After one made way: its replica has to end, another to start."""
+"""Time after an eviction in which its replica ends and another starts."""
 KEEP_SCREENSHOTS = 50
 """Number of ended desktops whose newest frame is kept."""
 BASE64_BYTES = 3 * 256 * 1024
-"""Of an image, encoded in one go: a multiple of three, so that the pieces join."""
+"""Bytes of an image that are encoded at once: a multiple of three, so that the pieces join."""
 MAX_TIMEOUT_S = 86_400
-"""An idle time above this is taken for this; the settings bound it further."""
+"""Bound of an idle time; the settings bound it further."""
 
 
 _VmId = Annotated[int, Bounds(strict=True)]
@@ -94,13 +94,13 @@ class _Vm:
 
 @dataclass(slots=True, eq=False)
 class _WaitingResets:
-    """The resets of one worker that have no replica yet, and when VMs made way for them."""
+    """Resets of one worker that wait for a replica, and the times at which VMs were evicted for them."""
 
     count: int = 0
     taken: deque[float] = field(default_factory=deque)
 
     def enter(self) -> Callable[[], None]:
-        """Count one more until what is returned is called, at least once."""
+        """Count one more reset until the returned function is called; it may be called again."""
         self.count += 1
         entered = True
 
@@ -110,29 +110,28 @@ class _WaitingResets:
                 entered = False
                 self.count -= 1
                 if self.taken:
-                    self.taken.popleft()  # what made way was for this one
+                    self.taken.popleft()  # the oldest eviction was for this reset
 
         return leave
 
     def may_take(self, now: float) -> bool:
-        """Whether fewer VMs made way lately than resets wait."""
+        """Return whether fewer VMs were evicted lately than resets wait."""
         while self.taken and now - self.taken[0] > MAKE_WAY_AGAIN_S:
             self.taken.popleft()
         return len(self.taken) < self.count
 
 
 class Vms:
-    """The desktops by their number: the generation of the replica, so never given out twice."""
+    """Desktops by their number, which is the replica's generation and so never used twice."""
 
     def __init__(self, backend: Backend) -> None:
-        """Start empty."""
         self._backend = backend
         self._vms: dict[int, _Vm] = {}
         self._waiting: dict[int, _WaitingResets] = {}
         self._making_way: asyncio.Task[None] | None = None
 
     async def reset(self, body: ResetBody, port: int, request: Request) -> Response:
-        """Give out a fresh desktop with the task set up on it."""
+        """Lease a fresh desktop and set up the task on it."""
         options = self._backend.osgym
         asked = EpisodeOptions(
             task=body.task_config,
@@ -154,7 +153,7 @@ class Vms:
         return await _with_screenshot(opened.frame.image, answer)
 
     async def _open(self, asked: EpisodeOptions, client: ClientKey, port: int) -> CreatedEpisode:
-        """Create; while there is nothing free, VMs of the same worker make way that nobody uses."""
+        """Create an episode; while the host is full, evict idle VMs of the same worker."""
         waiting = self._waiting[port] = self._waiting.get(port) or _WaitingResets()
         leave = waiting.enter()
         if self._making_way is None or self._making_way.done():
@@ -165,10 +164,10 @@ class Vms:
             leave()
 
     async def _make_way(self) -> None:
-        """While a /reset waits and the host is full, end the VMs of its worker that were idle longest.
+        """Evict the VMs that were idle longest, while a /reset of their worker waits and the host is full.
 
-        One for each /reset that waits, and others only when those were no help. A worker that crashed and
-        comes back would else wait for its own VMs to run into their timeouts.
+        One VM is evicted for each /reset that waits, and others only if that did not help. Without evictions
+        a worker that crashed and restarts would wait for the timeouts of its own VMs.
         """
         while self._waiting:
             await asyncio.sleep(MAKE_WAY_LOOK_S)
@@ -184,7 +183,7 @@ class Vms:
                     self._backend.episodes.end(self._vms[idle].episode, Reason.MADE_WAY)
 
     def _longest_idle(self, port: int) -> int | None:
-        """Return the worker's VM that nobody has called for longest, if that is long enough."""
+        """Return the worker's VM that was idle longest, if that is long enough."""
         idle_s = {
             number: vm.episode.lease.idle_s()
             for number, vm in self._vms.items()
@@ -195,7 +194,7 @@ class Vms:
         return longest if enough else None
 
     async def step(self, body: OsgymStepBody) -> Response:
-        """Carry out an action; a finishing one is scored and ends the desktop."""
+        """Carry out an action; a final action scores and ends the desktop."""
         vm = self._find(body.vm_id, lost_by_policy=True)
         async with vm.lock:
             try:
@@ -226,14 +225,13 @@ class Vms:
         return answer.reward
 
     async def screenshot(self, vm_id: int) -> Response:
-        """Take a picture."""
         episode = self._find(vm_id).episode
         asked = ObserveRequest(episode.lease.token, PNG)
         frame = await self._backend.episodes.observe(episode.episode_id, asked)
         return await _with_screenshot(frame.blob, {"vm_id": vm_id})
 
     def shutdown(self, vm_id: int | str, port: int) -> None:
-        """Stop a desktop, or all that this worker gave out."""
+        """Stop a desktop, or all desktops of this worker."""
         if isinstance(vm_id, int):
             self._find(vm_id)
             self._release(vm_id)
@@ -265,7 +263,7 @@ class Vms:
             self._backend.episodes.end(vm.episode, Reason.CLOSED)
 
     def _forget_ended(self) -> None:
-        """Drop what ended by itself, but the last thousand (so that they can say why)."""
+        """Forget ended desktops but the last thousand, which can report their reason."""
         ended = [number for number, vm in self._vms.items() if vm.episode.over is not None]
         for number in ended[:-KEEP_SCREENSHOTS]:
             self._vms[number].screenshot = b""
@@ -294,7 +292,6 @@ async def _with_screenshot(image: bytes | memoryview, fields: dict[str, Any]) ->
 
 
 def make_router(backend: Backend) -> APIRouter:
-    """Return the four routes, and the one that load balancers ask."""
     router = APIRouter(tags=["OSGym"])
     raw = APIRouter(route_class=RawRoute, tags=["OSGym"])
     vms = Vms(backend)

@@ -1,4 +1,4 @@
-"""A lean route for the hot path, and record answers that pass image bytes through untouched.
+"""Lean route for the hot path, and record answers that pass image bytes through without copies.
 
 `RawRoute` is documented by FastAPI like any other (path, body, answers), but dispatches by itself: path
 parameters, one message of the protocol as the body, the endpoint. That leaves out dependency solving and
@@ -25,7 +25,7 @@ from osgym_protocol.records import RECORDS_TYPE, Record, record_head
 T = TypeVar("T")
 
 WHOLE_BYTES = 1024 * 1024
-"""Up to here an image is sent in one piece; a frame of 1920x1080 nearly always is."""
+"""Size up to which an image is sent in one piece; most frames of 1920x1080 are smaller."""
 PIECE_BYTES = 256 * 1024
 _RECORDS = (b"content-type", RECORDS_TYPE.encode())
 
@@ -82,12 +82,12 @@ class ClientGone(Exception):
 
 
 async def cancel_on_disconnect(request: Request, work: Awaitable[T]) -> T:
-    """Return what `work` gives; cancel it when the client disconnects first.
+    """Return the result of `work`; cancel it if the client disconnects first.
 
     The body must have been read.
 
     Raises:
-        ClientGone: The client went away; `work` was cancelled and has ended.
+        ClientGone: The client disconnected; `work` was cancelled and has ended.
     """
     task = asyncio.ensure_future(work)
     gone = asyncio.create_task(_disconnected(request))
@@ -109,7 +109,7 @@ async def _disconnected(request: Request) -> None:
 
 
 async def _send_blob(send: Send, blob: bytes | memoryview, *, more: bool = False) -> None:
-    """Send an image; a large one in pieces, since what the socket does not take at once is copied."""
+    """Send an image; a large one in pieces, since asyncio copies what the socket does not take at once."""
     if len(blob) > WHOLE_BYTES:
         view = memoryview(blob)
         last = (len(blob) - 1) // PIECE_BYTES * PIECE_BYTES
@@ -122,7 +122,7 @@ async def _send_blob(send: Send, blob: bytes | memoryview, *, more: bool = False
 
 
 class RecordResponse(Response):
-    """One record. The image is handed to the server as it came, never copied into a longer body."""
+    """One record. The image is handed to the server without a copy."""
 
     media_type = RECORDS_TYPE
 
@@ -136,7 +136,6 @@ class RecordResponse(Response):
         self.raw_headers = [_RECORDS, (b"content-length", length)]
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Send it."""
         await send({"type": "http.response.start", "status": self.status_code, "headers": self.raw_headers})
         if self._blob:
             await send({"type": "http.response.body", "body": self._head, "more_body": True})
@@ -146,12 +145,11 @@ class RecordResponse(Response):
 
 
 class ImageResponse(Response):
-    """A PNG as it came from a guest."""
+    """PNG of a guest."""
 
     media_type = "image/png"
 
     def __init__(self, image: bytes | memoryview) -> None:
-        """Keep the image; it is not copied."""
         self._image = image
         self.status_code = 200
         self.background = None
@@ -159,25 +157,23 @@ class ImageResponse(Response):
         self.raw_headers = [(b"content-type", b"image/png"), (b"content-length", length)]
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Send it."""
         await send({"type": "http.response.start", "status": self.status_code, "headers": self.raw_headers})
         await _send_blob(send, self._image)
 
 
 class RecordStreamResponse(Response):
-    """Records, each sent as soon as it is there."""
+    """Records, each sent as soon as it is ready."""
 
     media_type = RECORDS_TYPE
 
     def __init__(self, records: AsyncIterator[Record]) -> None:
-        """Keep what gives the records; it may not raise."""
+        """Stream `records`, which must not raise."""
         self._records = records
         self.status_code = 200
         self.background = None
         self.raw_headers = [_RECORDS]
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Send each record when it is there."""
         await send({"type": "http.response.start", "status": 200, "headers": self.raw_headers})
         async for record in self._records:
             head = record_head(record.meta, len(record.blob))

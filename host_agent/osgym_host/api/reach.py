@@ -1,4 +1,4 @@
-"""The API v1: reach into an episode's desktop past its screen."""
+"""API v1: reach into an episode's desktop past its screen."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _BYTES: dict[str, Any] = {BYTES_TYPE: {"schema": {"type": "string", "format": "b
 
 
 class TunnelResponse(Response):
-    """A connection to a port: what comes in the request's body goes there, the answer's body comes back.
+    """Connection to a port: the request's body goes to the port, the port's bytes are the answer's body.
 
     Both go on at once, so request and answer are sent in pieces and the request ends when the client
     closes its side.
@@ -32,14 +32,13 @@ class TunnelResponse(Response):
     media_type = BYTES_TYPE
 
     def __init__(self, tunnel: EpisodeTunnel) -> None:
-        """Keep the open tunnel."""
         self._tunnel = tunnel
         self.status_code = 200
         self.background = None
         self.raw_headers = [(b"content-type", BYTES_TYPE.encode())]
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Pass on until either side ends."""
+        """Relay until either side ends."""
 
         async def take() -> bytes | None:
             message = await receive()
@@ -62,7 +61,6 @@ class TunnelResponse(Response):
 
 
 def make_router(reaches: ReachService) -> APIRouter:
-    """Return the routes."""
     router = APIRouter(route_class=RawRoute, tags=["reach"])
 
     @router.post("/episodes/{episode_id}/execute", responses=json_answer(reach.CommandResult))
@@ -110,7 +108,7 @@ def make_router(reaches: ReachService) -> APIRouter:
 
 
 def _byte_routes(reaches: ReachService) -> APIRouter:
-    """Calls whose body is bytes; the lease is in the `OSGym-Lease` header."""
+    """Return the routes whose body is bytes; the lease is in the `OSGym-Lease` header."""
     router = APIRouter(tags=["reach"])
 
     @router.put(

@@ -1,4 +1,4 @@
-"""The API v1, as docs/protocol.md has it."""
+"""API v1, as docs/protocol.md describes it."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ RECORD_METAS: tuple[type[Message], ...] = (
     FileAnswer,
     A11yAnswer,
 )
-"""What `x-meta` names: messages that only ever travel as the meta of a record."""
+"""Messages that travel only as the meta of a record, to which `x-meta` refers."""
 
 
 def make_router(backend: Backend) -> APIRouter:
@@ -53,7 +53,7 @@ def make_router(backend: Backend) -> APIRouter:
 
 
 def _hot_routes(backend: Backend) -> APIRouter:
-    """The calls that every step of a training run makes."""
+    """Return the routes that every step of a training run uses."""
     router = APIRouter(route_class=RawRoute, default_response_class=RecordResponse, tags=["episodes"])
     episodes = backend.episodes
 
@@ -85,7 +85,7 @@ def _hot_routes(backend: Backend) -> APIRouter:
 
 
 def _lease_routes(backend: Backend) -> APIRouter:
-    """Getting an episode, and keeping it."""
+    """Return the routes that create episodes and renew leases."""
     router = APIRouter(route_class=RawRoute, default_response_class=RecordResponse, tags=["episodes"])
     episodes = backend.episodes
 
@@ -139,7 +139,7 @@ def _lease_routes(backend: Backend) -> APIRouter:
 
 
 async def _indexed(episodes: EpisodeService, index: int, item: host_api.BatchStepItem) -> Record:
-    """One step of a batch: its record, or its error as one. Raises nothing."""
+    """Return one step of a batch: its record, or its error as a record. Raises nothing."""
     try:
         record = await episodes.step(item.episode_id, item)
     except ServiceError as error:
@@ -149,7 +149,7 @@ async def _indexed(episodes: EpisodeService, index: int, item: host_api.BatchSte
 
 
 def _episode_routes(backend: Backend) -> APIRouter:
-    """What happens once or seldom in an episode."""
+    """Return the routes that an episode uses once or seldom."""
     router = APIRouter(route_class=RawRoute, tags=["episodes"])
     episodes = backend.episodes
 
@@ -191,14 +191,14 @@ def _episode_routes(backend: Backend) -> APIRouter:
 
 
 async def _as_ready(works: list[asyncio.Task[Record]]) -> AsyncIterator[Record]:
-    """Give results in the order in which they come. When the client goes away the works go on: each is
-    bounded, and its client can ask again by its number."""
+    """Yield results as they are ready. After a disconnect the steps continue: each is bounded, and its client
+    can repeat it by its number."""
     for ready in asyncio.as_completed(works):
         yield await ready
 
 
 async def _one_by_one(first: Record | None, rest: Iterator[Record]) -> AsyncIterator[Record]:
-    """Read a record when the one before was sent: a trajectory may be larger than memory."""
+    """Read a record once the one before is sent, since a trajectory may exceed memory."""
     record = first
     while record is not None:
         yield record

@@ -1,4 +1,4 @@
-"""How many replicas this host has room for: RAM, CPU and disk, by measurement where there is one."""
+"""Capacity of the host for more replicas by RAM, CPU and disk, measured where possible."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 MIN_SAMPLES = 3
-"""Below this many measured replicas the cap is the estimate."""
+"""Number of measured replicas below which the cap is the estimate."""
 
 
 class Limit(StrEnum):
-    """What keeps the host from more replicas."""
+    """Resource that keeps the host from more replicas."""
 
     NONE = "none"
     MAX_REPLICAS = "max_replicas"
@@ -23,15 +23,15 @@ class Limit(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Budget:
-    """What the operator allows.
+    """Limits that the operator sets.
 
     Attributes:
         max_replicas: Hard bound on replicas that exist at once.
         ram_reserve_mib: Memory that is left to the rest of the host.
-        ram_cap_mib: What one replica may use at most; the estimate before there is a measurement.
+        ram_cap_mib: RAM bound of one replica; the estimate before there is a measurement.
         cpu_per_replica: Share of a core that one replica is counted with.
         disk_reserve_mib: Disk that is left free.
-        disk_per_replica_mib: What a new overlay is counted with.
+        disk_per_replica_mib: Disk space counted for a new overlay.
     """
 
     max_replicas: int
@@ -44,10 +44,10 @@ class Budget:
 
 @dataclass(frozen=True, slots=True)
 class MeasuredLoad:
-    """What the host has, as it was read last.
+    """Resources of the host at the last reading.
 
     Attributes:
-        ram_available_mib: What can still be used without swapping (MemAvailable).
+        ram_available_mib: RAM that can be used without swapping (MemAvailable).
         cores: CPU cores this service may use.
         disk_free_mib: Free space where overlays are written.
         peaks_mib: Highest PSS seen of each replica that was measured, recent retired ones too.
@@ -67,7 +67,7 @@ class MeasuredLoad:
 
 @dataclass(frozen=True, slots=True)
 class Admission:
-    """How many more replicas may be started now, and what the bound is."""
+    """Number of replicas that may start now, and the limit behind it."""
 
     room: int
     limit: Limit
@@ -75,7 +75,7 @@ class Admission:
 
 
 def replica_ram_estimate(samples: Sequence[float], cap_mib: int) -> float:
-    """What one more replica will need in MiB.
+    """Return the RAM in MiB that one more replica will need.
 
     Mean plus two standard deviations of the measured ones, never more than the cap; the cap itself
     while there are fewer than `MIN_SAMPLES`.

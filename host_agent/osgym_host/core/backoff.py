@@ -1,4 +1,4 @@
-"""What repeated failures to make a replica do to the next attempt: back off, then open the circuit."""
+"""Backoff and circuit breaker for repeated failures to make a replica."""
 
 from __future__ import annotations
 
@@ -7,23 +7,23 @@ from enum import StrEnum
 
 
 class Circuit(StrEnum):
-    """Whether replicas are made."""
+    """State of the circuit breaker."""
 
     CLOSED = "closed"
-    """As many as the plan wants."""
+    """Replicas are made as the plan wants."""
     OPEN = "open"
-    """None until the pause is over."""
+    """No replica is made until the pause is over."""
     HALF_OPEN = "half_open"
-    """One at a time, to see whether it works again."""
+    """One replica at a time is made, as a trial."""
 
 
 @dataclass(frozen=True, slots=True)
 class BackoffPolicy:
-    """How long to wait after the n-th failure in a row.
+    """Waiting times after the n-th failure in a row.
 
     Attributes:
         base_s: Wait after the first failure; doubles with each further one.
-        max_s: The longest wait.
+        max_s: Longest wait.
         open_after: Failures in a row after which only single attempts are made.
     """
 
@@ -34,7 +34,7 @@ class BackoffPolicy:
 
 @dataclass(frozen=True, slots=True)
 class Backoff:
-    """Failures in a row, and when the next attempt may start (same clock as `now`)."""
+    """Failures in a row, and the earliest next attempt (same clock as `now`)."""
 
     failures: int = 0
     not_before: float = float("-inf")

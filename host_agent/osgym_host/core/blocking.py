@@ -1,4 +1,4 @@
-"""Which setting keeps the pool from growing, and what it is set to. Pure; for people and error details."""
+"""Setting that keeps the pool from growing, with its value, for people and error details. Pure."""
 
 from __future__ import annotations
 
@@ -11,19 +11,19 @@ from osgym_host.core.plan import Blocked, PoolSpec
 
 @dataclass(frozen=True, slots=True)
 class BlockingSetting:
-    """A setting of the host agent, its value, and what it does."""
+    """Setting of the host agent, its value, and its effect."""
 
     name: str
     value: int | float
     meaning: str
 
     def __str__(self) -> str:
-        """Return one clause."""
+        """Return the setting as one clause."""
         return f"{self.name}={self.value}, {self.meaning}"
 
 
 def blocking_setting(blocked: Blocked, spec: PoolSpec, budget: Budget) -> BlockingSetting | None:
-    """Return the setting behind what blocks the pool, None where no setting is."""
+    """Return the setting behind the cause that blocks the pool; None without one."""
     match blocked:
         case Blocked.MAX_REPLICAS:
             return BlockingSetting("max_replicas", budget.max_replicas, "all of them exist")

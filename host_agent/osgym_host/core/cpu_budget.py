@@ -1,4 +1,4 @@
-"""A CPU budget for each of several callers: token buckets of CPU time. Pure: the caller hands in the time.
+"""CPU budget for each of several callers: token buckets of CPU time. Pure: callers pass the time.
 
 Before a call, the recent cost of calls of its kind is reserved, which says when the call may begin. After the
 call, its measured cost replaces the reservation. Calls that arrive at once therefore begin one after another.

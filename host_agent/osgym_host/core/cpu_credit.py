@@ -1,4 +1,4 @@
-"""Which replicas run with a low CPU weight: those that have used up their credit of CPU time. Pure.
+"""CPU credit of replicas: without credit a replica runs with a low CPU weight. Pure.
 
 The credit is a token bucket: it grows at a steady rate up to a bound, and what a replica computes is taken
 from it. Starting an application fits in; endless loops do not. A low weight costs nothing while processors
@@ -15,12 +15,12 @@ NORMAL_WEIGHT = 100
 
 @dataclass(frozen=True, slots=True)
 class CreditTerms:
-    """What a replica may compute at its full weight.
+    """CPU time that a replica may use at its full weight.
 
     Attributes:
-        burst_cpu_s: The most that can be saved up: seconds of one core. LibreOffice starts with about 4.
-        cores: What comes in per second: it may use this much for ever.
-        low_weight: Its weight without credit; `NORMAL_WEIGHT` with it. Measured by
+        burst_cpu_s: Largest credit, in seconds of one core. A start of LibreOffice uses about 4.
+        cores: Credit per second, which is the CPU share that a replica may always use.
+        low_weight: Weight without credit; `NORMAL_WEIGHT` with it. Measured by
             `benchmarks.noisy_neighbour`: see benchmarks/README.md.
     """
 
@@ -31,7 +31,7 @@ class CreditTerms:
 
 @dataclass(slots=True)
 class CpuCredit:
-    """The credit of one replica. A new one has all of it."""
+    """Credit of one replica, full at first."""
 
     terms: CreditTerms
     left_cpu_s: float = field(init=False)
@@ -42,7 +42,7 @@ class CpuCredit:
         self.left_cpu_s = self.terms.burst_cpu_s
 
     def take(self, now: float, used_cpu_s: float) -> bool:
-        """Take into account what it has used since it was created; return whether its weight changes.
+        """Subtract the CPU time used since creation; return whether the weight changes.
 
         The weight is low from the moment that nothing is left until half of the burst is there again. Debt
         is bounded by the burst, so that one who stops is soon let off.
@@ -60,5 +60,5 @@ class CpuCredit:
 
     @property
     def weight(self) -> int:
-        """The CPU weight that it should have."""
+        """CPU weight that the replica should have."""
         return self.terms.low_weight if self.low else NORMAL_WEIGHT

@@ -1,4 +1,4 @@
-"""Which replica ends when the host's disk is nearly full. Pure."""
+"""Choice of the replica that ends when the host's disk is nearly full. Pure."""
 
 from __future__ import annotations
 
@@ -8,17 +8,17 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 INODE_BYTES = 4096
-"""What a file counts for at least, however little is in it: a file system has a number of them only."""
+"""Smallest size counted for a file, since a file system has a bounded number of files."""
 FORGET_S = 60.0
 LEAST_MIB = 64.0
-"""Who wrote less than that is not ended: it would not help."""
+"""Size below which a replica is not ended, since that would not help."""
 
 
 def free_bytes(blocks_free: int, block_bytes: int, files: int, files_free: int) -> int:
-    """Return how much can still be written to a file system: it is full when blocks or inodes are.
+    """Return the free space of a file system, which is full without blocks or without inodes.
 
     Args:
-        files: How many it can have, 0 where that is not bounded.
+        files: Number of files that it can have; 0 without a bound.
     """
     room = blocks_free * block_bytes
     return min(room, files_free * INODE_BYTES) if files else room
@@ -26,12 +26,12 @@ def free_bytes(blocks_free: int, block_bytes: int, files: int, files_free: int) 
 
 @dataclass(frozen=True, slots=True)
 class Writer:
-    """What one replica put on the disk, as measured last.
+    """Disk use of one replica at the last measurement.
 
     Attributes:
-        overlay_mib: What it has there.
-        written_mib: What its processes wrote, whether it is still there or not.
-        hides: It holds descriptors in flight, and files that only those hold are in no measurement.
+        overlay_mib: Size of its overlay.
+        written_mib: Bytes that its processes wrote, deleted or not.
+        hides: True if it holds descriptors in flight, whose files no measurement shows.
     """
 
     replica_id: str
@@ -40,12 +40,12 @@ class Writer:
     hides: bool = False
 
     def weight_mib(self, unaccounted_mib: float) -> float:
-        """Return what it may be made to answer for."""
+        """Return the upper bound of the disk space attributed to this replica."""
         return max(self.overlay_mib, self.written_mib) + (unaccounted_mib if self.hides else 0.0)
 
 
 class DiskAccount:
-    """Tells how much of the disk went without any replica being seen to have it, while one may hide files.
+    """Finds a drop of free space that no measured replica explains, while one may hide files.
 
     Free space and what the replicas have make a sum that only others change: the sum falls when
     somebody writes whom nobody measures. What others of the host write is forgotten as long as no replica
@@ -53,14 +53,13 @@ class DiskAccount:
     """
 
     def __init__(self) -> None:
-        """Know nothing before the first `update`."""
         self._recent: deque[tuple[float, float]] = deque()
         self._highest_mib = 0.0
         self._hidden_at = -math.inf
         self.unaccounted_mib = 0.0
 
     def update(self, now_s: float, free_mib: float, overlays_mib: Iterable[float], *, hides: bool) -> None:
-        """Take in a measurement.
+        """Add a measurement.
 
         Args:
             hides: A replica held descriptors in flight when it was measured last.
@@ -78,7 +77,7 @@ class DiskAccount:
 
 
 def biggest_writer(writers: Iterable[Writer], unaccounted_mib: float) -> Writer | None:
-    """Return who ends first, None when no replica wrote enough for that to help."""
+    """Return the replica that ends first; None if no replica wrote enough."""
     heaviest = max(writers, key=lambda writer: writer.weight_mib(unaccounted_mib), default=None)
     if heaviest is None or heaviest.weight_mib(unaccounted_mib) < LEAST_MIB:
         return None

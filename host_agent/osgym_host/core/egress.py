@@ -1,4 +1,4 @@
-"""Whom a replica may reach: the ranges that are never reached, and the allowlist. Pure."""
+"""Egress policy: ranges that are never reached, and the allowlist. Pure."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ _PRIVATE = tuple(ipaddress.IPv4Network(network) for network in PRIVATE)
 
 @dataclass(frozen=True, slots=True)
 class Allowlist:
-    """What the egress policy `allowlist` allows.
+    """Destinations of the egress policy `allowlist`.
 
     Attributes:
         networks: IPv4 networks in canonical form, sorted.
@@ -58,7 +58,7 @@ class Allowlist:
 
 
 def is_host_name(text: str) -> bool:
-    """Return whether a lower-case text is a name of several parts, the last of which begins with a letter.
+    """Return whether a lower-case text is a host name of several parts whose last begins with a letter.
 
     So no number in another form (decimal, octal, hexadecimal, shortened) is ever taken for a name.
     """
@@ -66,7 +66,7 @@ def is_host_name(text: str) -> bool:
 
 
 def parse_allowlist(entries: Iterable[str]) -> Allowlist:
-    """Read what the settings say: IPv4 addresses, networks, host names, `*.names`.
+    """Parse the setting: IPv4 addresses, networks, host names, `*.names`.
 
     Raises:
         ValueError: An entry is of another form, or lies in a range that is never reached.
@@ -91,7 +91,7 @@ def parse_allowlist(entries: Iterable[str]) -> Allowlist:
 
 
 def public_addresses(found: Iterable[str]) -> list[str]:
-    """Return the IPv4 addresses among `found` that a name may stand for: nothing private, nothing of ours.
+    """Return the IPv4 addresses among `found` to which a name may resolve: nothing private.
 
     A name's owner may let it point anywhere, so a name never opens the way into a private network.
     """

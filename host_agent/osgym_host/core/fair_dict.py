@@ -1,4 +1,4 @@
-"""A dictionary of bounded size that several clients fill. Pure.
+"""Dictionary of bounded size that several clients fill. Pure.
 
 When it is full, the client with the most entries loses its oldest one. No client can evict another's entries
 by adding many of its own.
@@ -15,10 +15,10 @@ V = TypeVar("V")
 
 
 class FairDict(Generic[K, V]):
-    """Values by key, each put in by a client."""
+    """Values by key, each stored by a client."""
 
     def __init__(self, most: int, removable: Callable[[V], bool] = lambda _: True) -> None:
-        """Begin empty.
+        """Start empty.
 
         Args:
             most: Number of entries that are kept.
@@ -30,7 +30,6 @@ class FairDict(Generic[K, V]):
         self._client_of: dict[K, Hashable] = {}
 
     def __len__(self) -> int:
-        """Return the number of entries."""
         return len(self._client_of)
 
     def get(self, key: K) -> V | None:

@@ -1,4 +1,4 @@
-"""A queue in which clients take turns. Pure.
+"""Queue in which clients take turns. Pure.
 
 First come, first served among the requests of one client; among clients one request each in turn, however
 many each has waiting. Clients take turns within their peer (the address they call from) and peers among
@@ -16,11 +16,11 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class ClientKey:
-    """Who asks.
+    """Client, for fair turns.
 
     Attributes:
-        peer: Where the request comes from; not for the client to choose.
-        client: The name that the client gives itself, empty for one that gives none.
+        peer: Address of the request, which the client cannot choose.
+        client: Name that the client gives itself; empty without one.
     """
 
     peer: str = ""
@@ -28,35 +28,33 @@ class ClientKey:
 
 
 UNNAMED = ClientKey()
-"""Whoever does not say; all of them are one client."""
+"""Key of all clients without a name or address."""
 
 
 class FairQueue(Generic[T]):
-    """Items of clients, handed out in turns. Empty peers and clients take no room."""
+    """Items of clients, handed out in turns. Peers and clients without items take no memory."""
 
     def __init__(self) -> None:
-        """Start empty."""
         self._peers: OrderedDict[str, OrderedDict[str, deque[T]]] = OrderedDict()
         self._count = 0
 
     def __len__(self) -> int:
-        """Return how many items wait."""
         return self._count
 
     def add(self, key: ClientKey, item: T) -> None:
-        """Append an item; a client that had none waiting has its turn after all others."""
+        """Append an item; a client without waiting items gets its turn after all others."""
         self._peers.setdefault(key.peer, OrderedDict()).setdefault(key.client, deque()).append(item)
         self._count += 1
 
     def peek(self) -> T | None:
-        """Return what `pop` would, and leave it there; None when nothing waits."""
+        """Return the next item without removing it; None if the queue is empty."""
         for clients in self._peers.values():
             for items in clients.values():
                 return items[0]
         return None
 
     def pop(self) -> tuple[ClientKey, T]:
-        """Remove and return the next item; its client and its peer have had their turn.
+        """Remove and return the next item, which uses the turn of its client and peer.
 
         Raises:
             IndexError: Nothing waits.
@@ -74,7 +72,7 @@ class FairQueue(Generic[T]):
         return key, item
 
     def put_back(self, key: ClientKey, item: T) -> None:
-        """Undo a `pop`: the item is the next one again."""
+        """Undo a `pop`, so that the item is the next one again."""
         clients = self._peers.setdefault(key.peer, OrderedDict())
         clients.setdefault(key.client, deque()).appendleft(item)
         clients.move_to_end(key.client, last=False)
@@ -82,7 +80,7 @@ class FairQueue(Generic[T]):
         self._count += 1
 
     def remove(self, key: ClientKey, item: T) -> bool:
-        """Remove an item that gave up; return whether it was there."""
+        """Remove a cancelled item; return whether it was in the queue."""
         items = self._peers.get(key.peer, OrderedDict()).get(key.client, deque())
         if item not in items:
             return False

@@ -1,4 +1,4 @@
-"""The pool plan: how many replicas to start or give up now. Pure; the pool carries it out."""
+"""Pool plan: how many replicas to start or retire now. Pure; the pool carries it out."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from osgym_host.core.backoff import Backoff, BackoffPolicy, Circuit
 
 
 class Blocked(StrEnum):
-    """Why the pool does not start as many replicas as are wanted."""
+    """Cause that keeps the pool from starting as many replicas as wanted."""
 
     NOTHING = "nothing"
     CONCURRENCY = "concurrency"
@@ -33,18 +33,18 @@ _BY_LIMIT = {
 
 
 def blocked_by(limit: Limit) -> Blocked:
-    """Return what blocks the pool when admission reaches this limit."""
+    """Return the cause for a limit of admission."""
     return _BY_LIMIT[limit]
 
 
 @dataclass(frozen=True, slots=True)
 class PoolSpec:
-    """What the operator wants of the pool.
+    """Pool size that the operator wants.
 
     Attributes:
         warm: Clean replicas that wait, ahead of demand.
         max_starting: Replicas that start at the same time.
-        backoff: What failures do to the pace.
+        backoff: Backoff after failures.
     """
 
     warm: int
@@ -54,7 +54,7 @@ class PoolSpec:
 
 @dataclass(frozen=True, slots=True)
 class PoolView:
-    """The pool as it is.
+    """Present state of the pool.
 
     Attributes:
         starting: Replicas that are being created or are booting.
@@ -62,7 +62,7 @@ class PoolView:
         leased: Those in use.
         retiring: Those that are being removed (they still use resources).
         waiting: Clients that wait for one.
-        stopping: The service shuts down.
+        stopping: True while the service shuts down.
     """
 
     starting: int = 0
@@ -74,19 +74,19 @@ class PoolView:
 
     @property
     def existing(self) -> int:
-        """All that are not gone."""
+        """Number of replicas that are not gone."""
         return self.starting + self.ready + self.leased + self.retiring
 
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """What to do now.
+    """Actions of the pool.
 
     Attributes:
-        start: How many replicas to start.
-        give_up: How many ready ones to retire because nobody needs them.
-        blocked: What kept `start` below the demand.
-        wake_at: When to plan again although nothing happened, on the clock of `now`.
+        start: Number of replicas to start.
+        give_up: Number of ready replicas to retire.
+        blocked: Cause that kept `start` below the demand.
+        wake_at: Time of the next plan without an event, on the clock of `now`.
     """
 
     start: int = 0
@@ -120,3 +120,14 @@ def plan(spec: PoolSpec, view: PoolView, admission: Admission, backoff: Backoff,
         return Plan(start=start, blocked=blocked_by(admission.limit))
     blocked = Blocked.PROBING if circuit is Circuit.HALF_OPEN else Blocked.CONCURRENCY
     return Plan(start=start, blocked=blocked)
+
+
+def lease_pressure_percent(*, leased: int, waiting: int, admitted: int, draining: bool) -> float | None:
+    """Return held and requested leases per possible replica in percent; above 100 clients wait.
+
+    A cloud's scaling follows the number. It is None while the host drains or admits no replica: then the host
+    gives no lease whatever the demand, and its low use is no reason to remove another host.
+    """
+    if draining or (admitted <= 0 and not leased):
+        return None
+    return 100.0 * (leased + waiting) / max(1, admitted)

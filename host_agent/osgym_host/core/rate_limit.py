@@ -1,4 +1,4 @@
-"""How often each of several callers may ask: pure, a bucket of tokens for each, with the time handed in."""
+"""Rate limit for each of several callers: token buckets. Pure: callers pass the time."""
 
 from __future__ import annotations
 
@@ -20,24 +20,24 @@ class RateLimit:
     burst: int
     most: int | None = None
     _buckets: OrderedDict[str, tuple[float, float]] = field(default_factory=OrderedDict)
-    """Name → calls left, and the time of that; who asked last is last."""
+    """Name → calls left and the time of that balance; the latest caller is last."""
 
     def __contains__(self, name: str) -> bool:
-        """Whether the name is known."""
+        """Return whether the name is known."""
         return name in self._buckets
 
     def __len__(self) -> int:
-        """How many names are known."""
+        """Return the number of known names."""
         return len(self._buckets)
 
     def left_s(self, name: str, now_s: float) -> float:
-        """Return 0 where a call may be taken now, else the seconds until one may; take none."""
+        """Return 0 if a call may be made now, else the seconds until one may; use no token."""
         if self.per_s <= 0:
             return 0.0
         return max(0.0, (1.0 - self._left(name, now_s)) / self.per_s)
 
     def wait_s(self, name: str, now_s: float) -> float:
-        """Take one call; return 0, or the seconds until the next may be taken, when none was."""
+        """Use a token and return 0; without one return the seconds until the next."""
         if self.per_s <= 0:
             return 0.0
         left = self._left(name, now_s)

@@ -1,4 +1,4 @@
-"""Why a replica or an episode ended, and what follows from it: one total table.
+"""Reasons of the ends of replicas and episodes, and their consequences, in one total table.
 
 Nothing else in the host decides what a failure means. The pool reads `recovery`, the API reads
 `code`, clients and trajectories see `termination` and `error_class`, and the metrics
@@ -15,7 +15,7 @@ from osgym_protocol.codes import ErrorClass, ErrorCode, TerminationReason
 
 
 class Reason(StrEnum):
-    """Why a replica retires or an episode ends."""
+    """Reason for which a replica retires or an episode ends."""
 
     CLOSED = "closed"
     LEASE_EXPIRED = "lease_expired"
@@ -51,26 +51,26 @@ class Reason(StrEnum):
 
 
 class Recovery(StrEnum):
-    """What the pool does after a replica retired for a reason."""
+    """Action of the pool after a replica retired."""
 
     REPLACE = "replace"
-    """Make another one as the plan demands; nothing went wrong with the replica."""
+    """Make another replica as the plan demands; the replica had no fault."""
     REPLACE_AND_COUNT = "replace_and_count"
-    """The replica was good and broke in use: replace it, count the fault, do not slow down."""
+    """Replace a replica that broke in use, and count the fault without a delay."""
     BACK_OFF = "back_off"
-    """A replica could not be made: wait before the next one, and open the circuit when it repeats."""
+    """Wait before the next attempt to make a replica, and open the circuit if it fails again."""
     DISCARD = "discard"
-    """It was not wanted any more; the plan decides whether another one is."""
+    """Leave the replacement of an unwanted replica to the plan."""
 
 
 @dataclass(frozen=True, slots=True)
 class Consequence:
-    """What a reason means.
+    """Consequences of a reason.
 
     Attributes:
-        recovery: What the pool does.
-        code: The error code that a client sees when it calls an episode that ended so.
-        termination: What the episode's `termination_reason` becomes.
+        recovery: Action of the pool.
+        code: Error code of calls on an episode that ended so.
+        termination: Value of the episode's `termination_reason`.
         error_class: Party at fault; None for a planned end. `infra` is never a reward of 0.
         message: One sentence for people.
         caused_inside: True if programs of the desktop can cause it; `core.loss` then decides who is at fault.
@@ -174,5 +174,5 @@ _CONSEQUENCES: Mapping[Reason, Consequence] = {
 
 
 def consequence(reason: Reason) -> Consequence:
-    """Return what `reason` means; total over the enum (a test keeps it so)."""
+    """Return the consequences of `reason`; total over the enum (a test checks that)."""
     return _CONSEQUENCES[reason]

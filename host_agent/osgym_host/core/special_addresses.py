@@ -1,4 +1,4 @@
-"""Which IP addresses are not those of a machine on the public Internet. Pure.
+"""IP addresses that are not those of a machine on the public Internet. Pure.
 
 The tables are the IANA special-purpose address registries for IPv4 and IPv6 (RFC 6890 and what was
 registered since), written out: `ipaddress.is_global` changes with the version of Python and calls
@@ -86,7 +86,7 @@ _ISATAP_IDS = (0x0000_5EFE, 0x0200_5EFE)
 
 
 class Kind(Enum):
-    """What an address is."""
+    """Kind of an address."""
 
     PUBLIC = auto()
     PRIVATE = auto()  # of a private network, of this machine, or of a registry's special block
@@ -98,13 +98,13 @@ _SEVERITY = (Kind.PUBLIC, Kind.PRIVATE, Kind.NO_MACHINE, Kind.LINK_LOCAL)
 
 
 def kind_of(address: str) -> Kind:
-    """Return what an address is; one that embeds another is the worse of both.
+    """Return the kind of an address; one that embeds another has the worse of both kinds.
 
     Args:
         address: In numbers; the zone of a scoped IPv6 address does not matter.
 
     Raises:
-        ValueError: It is not an IP address.
+        ValueError: The text is not an IP address.
     """
     return _kind(ipaddress.ip_address(address.split("%", 1)[0]))
 
@@ -132,7 +132,7 @@ def _kind_itself(ip: Address) -> Kind:
 
 
 def _embedded(ip: IPv6Address) -> list[IPv4Address]:
-    """Return the IPv4 addresses that an IPv6 address may lead to."""
+    """Return the IPv4 addresses to which an IPv6 address may lead."""
     number = int(ip)
     low = number & _LOW_32_BITS
     found = []

@@ -1,4 +1,4 @@
-"""The life of a replica as a pure, total transition function.
+"""Life of a replica as a pure, total transition function.
 
 `CREATING → BOOTING → READY → LEASED → RETIRING → GONE`; from any state a fault leads to `RETIRING`
 with a reason. The manager of the replica feeds events in and carries out the effects.
@@ -14,7 +14,7 @@ from osgym_host.core.reasons import Reason
 
 
 class ReplicaState(StrEnum):
-    """Where a replica is in its life."""
+    """State of a replica."""
 
     CREATING = "creating"
     BOOTING = "booting"
@@ -26,11 +26,11 @@ class ReplicaState(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class ReplicaStatus:
-    """What is decided about one replica.
+    """Decided state of one replica.
 
     Attributes:
-        state: Where it is in its life.
-        lease_id: The lease that holds it; set in `LEASED` only.
+        state: State of the replica.
+        lease_id: Lease on the replica; set in `LEASED` only.
         reason: Why it retires; set in `RETIRING` and `GONE` only.
     """
 
@@ -44,38 +44,38 @@ class ReplicaStatus:
 
 @dataclass(frozen=True, slots=True)
 class CloneCreated:
-    """The runtime has made the clone and its session is starting."""
+    """The runtime has made the clone, and its session starts."""
 
 
 @dataclass(frozen=True, slots=True)
 class Booted:
-    """The desktop is drawn, the guest agent answers."""
+    """The desktop is drawn and the guest agent answers."""
 
 
 @dataclass(frozen=True, slots=True)
 class LeaseRequested:
-    """A client is to get the replica."""
+    """A client requests the replica."""
 
     lease_id: str
 
 
 @dataclass(frozen=True, slots=True)
 class ReturnedUnused:
-    """The client that got it was cancelled before it used it: the replica is still clean."""
+    """The client was cancelled before it used the replica, which is still clean."""
 
     lease_id: str
 
 
 @dataclass(frozen=True, slots=True)
 class Retire:
-    """It is no longer wanted, or something about it failed."""
+    """The replica is unwanted or failed."""
 
     reason: Reason
 
 
 @dataclass(frozen=True, slots=True)
 class Destroyed:
-    """Nothing of it is left."""
+    """Nothing of the replica is left."""
 
 
 Event = CloneCreated | Booted | LeaseRequested | ReturnedUnused | Retire | Destroyed
@@ -90,31 +90,31 @@ class AwaitBoot:
 
 @dataclass(frozen=True, slots=True)
 class Offer:
-    """Put it into the pool."""
+    """Put the replica into the pool."""
 
 
 @dataclass(frozen=True, slots=True)
 class GrantLease:
-    """Tell the one who asked that the lease is granted."""
+    """Tell the client that the lease is granted."""
 
     lease_id: str
 
 
 @dataclass(frozen=True, slots=True)
 class RefuseLease:
-    """Tell the one who asked that the replica cannot be leased."""
+    """Tell the client that the replica cannot be leased."""
 
     lease_id: str
 
 
 @dataclass(frozen=True, slots=True)
 class Withdraw:
-    """Take it out of the pool: it cannot be leased any more."""
+    """Take the replica out of the pool, since it cannot be leased."""
 
 
 @dataclass(frozen=True, slots=True)
 class Revoke:
-    """Tell the holder of the lease why it is over."""
+    """Tell the holder of the lease why it ended."""
 
     lease_id: str
     reason: Reason
@@ -122,12 +122,12 @@ class Revoke:
 
 @dataclass(frozen=True, slots=True)
 class Destroy:
-    """Stop what runs (a creation too), remove all of it, then report `Destroyed`."""
+    """Stop all processes (a creation too), remove the replica, then report `Destroyed`."""
 
 
 @dataclass(frozen=True, slots=True)
 class Forget:
-    """Remove it from the pool and the journal."""
+    """Remove the replica from the pool and the journal."""
 
     reason: Reason
 
@@ -138,7 +138,7 @@ Transition = tuple[ReplicaStatus, tuple[Effect, ...]]
 
 
 def transition(replica: ReplicaStatus, event: Event) -> Transition:
-    """Return the replica after `event`, and what has to be done.
+    """Return the replica after `event`, and the actions.
 
     Total: every event is allowed in every state; what comes too late or twice changes nothing (a lease
     asked for in vain is refused, so nobody waits for ever).

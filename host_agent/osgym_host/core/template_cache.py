@@ -1,4 +1,4 @@
-"""Which task templates are kept: those used last, within a count and a size. Pure."""
+"""Cache of task templates: the latest used ones, bounded in number and size. Pure."""
 
 from __future__ import annotations
 
@@ -7,16 +7,16 @@ from dataclasses import dataclass
 from typing import Generic, TypeVar
 
 MAX_FAILURES = 2
-"""After so many failures no template of a key is made any more."""
+"""Number of failures after which no template of a key is made."""
 MAX_REMEMBERED = 4096
-"""Keys whose failures are remembered; those that failed longest ago are forgotten first."""
+"""Number of keys whose failures are kept; those that failed longest ago are forgotten first."""
 
 T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
 class TemplateBounds:
-    """How much all templates of a host may be together."""
+    """Bounds of all templates of a host."""
 
     max_count: int
     max_mib: float
@@ -29,28 +29,26 @@ class _Kept(Generic[T]):
 
 
 class TemplateCache(Generic[T]):
-    """Templates by their key, the one used longest ago first. What it gives back is the caller's to free."""
+    """Templates by key, least recently used first. The caller frees the templates that it returns."""
 
     def __init__(self, bounds: TemplateBounds) -> None:
-        """Start empty."""
         self._bounds = bounds
         self._kept: OrderedDict[str, _Kept[T]] = OrderedDict()
         self._failures: OrderedDict[str, int] = OrderedDict()
 
     def __len__(self) -> int:
-        """Return how many there are."""
         return len(self._kept)
 
     def __contains__(self, key: str) -> bool:
-        """Return whether there is one of this key; that is no use of it."""
+        """Return whether the key has a template, without counting that as a use."""
         return key in self._kept
 
     def used_mib(self) -> float:
-        """Return how large all are together."""
+        """Return the size of all templates."""
         return sum(kept.mib for kept in self._kept.values())
 
     def get(self, key: str) -> T | None:
-        """Return the template of a key, None without one. It is the one used last from now on."""
+        """Return the template of a key, or None, and mark it as the latest used."""
         kept = self._kept.get(key)
         if kept is None:
             return None
@@ -58,11 +56,11 @@ class TemplateCache(Generic[T]):
         return kept.value
 
     def fits(self, mib: float) -> bool:
-        """Return whether one of this size could be kept, were it alone."""
+        """Return whether one template of this size fits into the bounds."""
         return self._bounds.max_count > 0 and mib <= self._bounds.max_mib
 
     def put(self, key: str, value: T, mib: float) -> list[T]:
-        """Keep one; return those that it displaces, an older one of its key too.
+        """Keep a template; return those that it displaces, including an older one of its key.
 
         Raises:
             ValueError: It does not fit, not even alone (`fits`).
@@ -78,7 +76,7 @@ class TemplateCache(Generic[T]):
         return displaced
 
     def drop(self, key: str, value: T) -> bool:
-        """Take out this very template; return whether it was still there."""
+        """Remove this very template; return whether it was in the cache."""
         kept = self._kept.get(key)
         if kept is None or kept.value is not value:
             return False
@@ -86,17 +84,17 @@ class TemplateCache(Generic[T]):
         return True
 
     def clear(self) -> list[T]:
-        """Take out all and return them."""
+        """Remove and return all templates."""
         values = [kept.value for kept in self._kept.values()]
         self._kept.clear()
         return values
 
     def failed(self, key: str) -> None:
-        """Note that a template of this key could not be made, or that a clone of it could not."""
+        """Count a failure to make or clone a template of this key."""
         self._failures[key] = self._failures.pop(key, 0) + 1
         while len(self._failures) > MAX_REMEMBERED:
             self._failures.popitem(last=False)
 
     def is_hopeless(self, key: str) -> bool:
-        """Return whether templates of this key failed too often to try again."""
+        """Return whether templates of this key failed too often."""
         return self._failures.get(key, 0) >= MAX_FAILURES

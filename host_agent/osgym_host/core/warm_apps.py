@@ -1,4 +1,4 @@
-"""Programs that run in warm replicas before anybody asks for them: which can, and the scripts for them. Pure.
+"""Warm programs: those that can run before a task needs them, and their scripts. Pure.
 
 Such a process shows no window. The command that a task's set-up starts the application with finds it, as a
 second start on anybody's desktop does, hands it what to open and ends.
@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class WarmProgram:
-    """A program that can run without a window until it is needed.
+    """Program that can run without a window until it is needed.
 
     Attributes:
         name: For people; at most one process of it is started.
@@ -72,18 +72,18 @@ CHROMIUM = WarmProgram(
     fixed=("--user-data-dir", "--disk-cache-dir", "--headless", "--no-startup-window"),
 )
 NAMES = {"calc": OFFICE, "writer": OFFICE, "impress": OFFICE, "chromium": CHROMIUM}
-"""What the setting `warm_apps` may name."""
+"""Names that the setting `warm_apps` may have."""
 
 
 @dataclass(frozen=True, slots=True)
 class WarmApp:
-    """A program with the options that it is started with."""
+    """Program with the options of its start."""
 
     program: WarmProgram
     options: frozenset[str] = frozenset()
 
     def takes(self, command: Sequence[str]) -> bool:
-        """Whether this command of a task opens a window of it as if it had started the program.
+        """Return whether a task's command opens a window of the running program as if it had started it.
 
         A start with other options would not get them; one with nothing to open shows something else.
         """
@@ -99,7 +99,7 @@ class WarmApp:
 
 
 def parse_warm_apps(entries: Sequence[str]) -> tuple[WarmApp, ...]:
-    """Read the setting: names of `NAMES`, each perhaps with options: `chromium --remote-debugging-port=1337`.
+    """Parse the setting: names of `NAMES`, some with options: `chromium --remote-debugging-port=1337`.
 
     Raises:
         ValueError: A name is unknown, takes no options, or comes with two sets of options.
@@ -120,14 +120,14 @@ def parse_warm_apps(entries: Sequence[str]) -> tuple[WarmApp, ...]:
 
 
 _END_S = 5
-"""How long a program may take to end once it is killed."""
+"""Longest wait for a killed program to end."""
 _KEPT = '"${XDG_RUNTIME_DIR:-/tmp}"/osgym-warm'
-"""Copies of what programs had in their folders before they were started, and times of the folders above."""
+"""Folder with copies of the programs' folders before their start, and times of the folders above."""
 _ABOVE = (".", ".config", ".cache")
 
 
 def start_script(app: WarmApp) -> str:
-    """Return what is run in the desktop before the program is started: its folders are copied."""
+    """Return the script that copies the program's folders before its start."""
     kept = f"{_KEPT}/{app.program.name}"
     lines = ["set -e", 'cd "$HOME"', f"mkdir -p {_KEPT}/times {kept}.part"]
     for number, path in enumerate(_ABOVE):
@@ -144,7 +144,7 @@ def start_command(app: WarmApp) -> list[str]:
 
 
 def hand_over_script(used: Sequence[WarmApp], unused: Sequence[WarmApp]) -> str:
-    """Return what is run in the desktop before it is somebody's: unused programs end without a trace."""
+    """Return the script that ends unused programs without a trace before a desktop is leased."""
     lines = ['cd "$HOME" || exit 1', *(line for app in unused for line in _end_lines(app.program))]
     if not used:
         lines += _times_back()
@@ -154,7 +154,7 @@ def hand_over_script(used: Sequence[WarmApp], unused: Sequence[WarmApp]) -> str:
 
 
 def end_script(app: WarmApp) -> str:
-    """Return what ends one program without a trace, whether or not it came to be started; others stay."""
+    """Return the script that ends one program without a trace, started or not; others stay."""
     kept = f"{_KEPT}/{app.program.name}"
     lines = ['cd "$HOME" || exit 1', *_end_lines(app.program), f"rm -rf {kept} {kept}.part"]
     lines += [f'if test "$(ls {_KEPT})" = times; then', *_times_back(), f"rm -rf {_KEPT}", "fi"]
@@ -162,13 +162,13 @@ def end_script(app: WarmApp) -> str:
 
 
 def _times_back() -> list[str]:
-    """Give the folders above those that programs wrote the times that they had."""
+    """Restore the times of the folders above those that programs wrote."""
     times = [(f"{_KEPT}/times/{number}", path) for number, path in enumerate(_ABOVE)]
     return [f"test ! -e {time} || touch -r {time} {path}" for time, path in times]
 
 
 def _end_lines(program: WarmProgram) -> list[str]:
-    """Kill it, wait, and put back its folders, where their copies say that it was started."""
+    """Kill the program, wait, and restore its folders if their copies show that it was started."""
     kept = f"{_KEPT}/{program.name}"
     back = [f'test ! -e {path} || cp -a --parents {path} "$HOME"/ || exit 4' for path in program.folders]
     return [

@@ -22,7 +22,6 @@ class AgentFaults:
     """Counter, by run and task, of guest agent faults that programs of the desktop may have caused."""
 
     def __init__(self) -> None:
-        """Start with no faults."""
         self._seen: OrderedDict[tuple[str | None, str | None], int] = OrderedDict()
 
     def is_excused(self, run: str | None, task_id: str | None) -> bool:

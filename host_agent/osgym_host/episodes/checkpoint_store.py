@@ -1,4 +1,4 @@
-"""Kept checkpoints on disk: what belongs to each besides its desktop, and the form they travel in.
+"""Kept checkpoints on disk: their descriptions, and the form in which they travel to other hosts.
 
 One file `<checkpoint_id>.json`, 0600, per checkpoint. A travelling one is `MAGIC`, the length of a JSON
 object (u32, big endian), the object, and the runtime's own file to its end.
@@ -27,19 +27,19 @@ log = logging.getLogger(__name__)
 
 MAGIC = b"OSGYM-CHECKPOINT 1\n"
 MAX_HEAD_BYTES = 64 * 1024 * 1024
-"""Of the JSON object: a task may carry files."""
+"""Bound of the JSON object of a travelling checkpoint: a task may carry files."""
 _LENGTH = struct.Struct(">I")
 _LATEST = 1e12
-"""In Unix time; more is not believed."""
+"""Latest expiry in Unix time that is accepted."""
 
 
 @dataclass(frozen=True, slots=True)
 class CheckpointRecord(Message):
-    """What is known of a checkpoint besides its point.
+    """Description of a checkpoint, apart from its branch point.
 
     Attributes:
-        saved: None where only the point was found: its desktop can be restored, without a task.
-        episode_id: Of the episode that it was taken of.
+        saved: State of the episode; None if only the branch point was found, which restores without a task.
+        episode_id: Episode from which the checkpoint was taken.
     """
 
     episode_id: Annotated[str, Bounds(pattern="[A-Za-z0-9_-]{0,64}")]
@@ -48,7 +48,7 @@ class CheckpointRecord(Message):
 
 
 def describe(point: BranchPoint, kept: CheckpointRecord) -> CheckpointInfo:
-    """Return what clients see of a checkpoint."""
+    """Return a checkpoint as clients see it."""
     task = kept.saved.task if kept.saved is not None else None
     task_id: Any = task.get("id") if isinstance(task, Mapping) else None
     return CheckpointInfo(
@@ -67,14 +67,13 @@ def describe(point: BranchPoint, kept: CheckpointRecord) -> CheckpointInfo:
 
 
 class CheckpointStore:
-    """The folder of kept checkpoints of one instance. Calls block, shortly."""
+    """Folder of kept checkpoints of one instance. Calls block for a short time."""
 
     def __init__(self, folder: Path) -> None:
-        """Nothing is touched before `open`."""
         self._folder = folder
 
     def open(self) -> dict[str, CheckpointRecord]:
-        """Read what is there, by the id of the checkpoint; clear what a killed agent was writing.
+        """Read the descriptions by checkpoint id; remove partly written files of a killed agent.
 
         Raises:
             OSError: The folder cannot be used.
@@ -93,7 +92,7 @@ class CheckpointStore:
         return found
 
     def put(self, checkpoint_id: str, kept: CheckpointRecord) -> None:
-        """Write one, as a whole or not at all.
+        """Write a description atomically.
 
         Raises:
             OSError: It cannot be written.
@@ -101,23 +100,23 @@ class CheckpointStore:
         write_whole(self._folder / f"{checkpoint_id}.json", json.dumps(kept.to_dict()).encode())
 
     def remove(self, checkpoint_id: str) -> None:
-        """Remove one. Idempotent."""
+        """Remove a description. Idempotent."""
         with contextlib.suppress(OSError):
             (self._folder / f"{checkpoint_id}.json").unlink(missing_ok=True)
 
     def scratch(self) -> Path:
-        """Return a path for a file that is going to be removed again."""
+        """Return the path for a temporary file."""
         return self._folder / f"{secrets.token_hex(8)}.tmp"
 
 
 def head_of(kept: CheckpointRecord) -> bytes:
-    """Return what a travelling checkpoint begins with."""
+    """Return the bytes with which a travelling checkpoint begins."""
     text = json.dumps(kept.to_dict()).encode()
     return MAGIC + _LENGTH.pack(len(text)) + text
 
 
 def read_head(file: BinaryIO) -> CheckpointRecord:
-    """Read the beginning of a travelling checkpoint; the file then stands at the runtime's part.
+    """Read the beginning of a travelling checkpoint and leave the file at the runtime's part.
 
     Raises:
         WireFormatError: A field is missing or of another form.
@@ -140,7 +139,7 @@ def read_head(file: BinaryIO) -> CheckpointRecord:
 
 
 def _json(text: bytes) -> Any:
-    """Decode JSON that can be written again: no NaN, no lone surrogates, not nested too deep.
+    """Decode strict JSON: no NaN, no lone surrogates, no deep nesting.
 
     Raises:
         ValueError: It is something else.

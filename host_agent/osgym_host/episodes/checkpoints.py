@@ -1,4 +1,4 @@
-"""Checkpoints: saved episodes with their desktops, to begin other episodes from.
+"""Checkpoints: saved episodes with their desktops, from which other episodes start.
 
 One that is not kept goes with the lease of its episode, or when the host agent stops. A kept one is on
 disk until somebody deletes it or its time is over, and may travel to another host.
@@ -45,7 +45,7 @@ log = logging.getLogger(__name__)
 MIB = 1024 * 1024
 CHUNK_BYTES = 1024 * 1024
 EXPIRY_S = 2.0
-"""How often the times to live are looked at."""
+"""Longest interval of checks for expired checkpoints."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +59,7 @@ class _Checkpoint:
 
 
 class Checkpoints:
-    """The checkpoints of this host. For one event loop."""
+    """Checkpoints of this host. For one event loop."""
 
     def __init__(
         self,
@@ -69,7 +69,6 @@ class Checkpoints:
         *,
         max_mib: int,
     ) -> None:
-        """Nothing happens before `start`."""
         self._creator = creator
         self._service = creator.service
         self._brancher = brancher
@@ -82,7 +81,7 @@ class Checkpoints:
     # Life --------------------------------------------------------------------------------------
 
     def start(self, points: Sequence[base.BranchPoint]) -> None:
-        """Take over the kept checkpoints that the runtime found.
+        """Adopt the kept checkpoints that the runtime found.
 
         Raises:
             OSError: The folder cannot be used.
@@ -98,7 +97,7 @@ class Checkpoints:
         self._expiry = asyncio.create_task(self._expire(), name="checkpoints:expiry")
 
     async def close(self) -> None:
-        """Release those that are not kept. Idempotent."""
+        """Release the checkpoints that are not kept. Idempotent."""
         if self._expiry is not None:
             self._expiry.cancel()
             await asyncio.gather(self._expiry, return_exceptions=True)
@@ -150,7 +149,7 @@ class Checkpoints:
         return info
 
     def _add(self, checkpoint: _Checkpoint) -> None:
-        """Register a new one, or release it again."""
+        """Register a new checkpoint, or release it if it does not fit."""
         point = checkpoint.point
         try:
             self._refuse_over(checkpoint.mib)
@@ -173,7 +172,7 @@ class Checkpoints:
             raise ServiceError(ErrorCode.NO_CAPACITY, text, details)
 
     def used_mib(self) -> float:
-        """How much all checkpoints use together."""
+        """Return the RAM and disk space of all checkpoints."""
         return sum(checkpoint.mib for checkpoint in self._known.values())
 
     def listing(self) -> CheckpointList:
@@ -183,7 +182,7 @@ class Checkpoints:
         return CheckpointList(infos, round(self.used_mib(), 3), self._max_mib)
 
     def delete(self, checkpoint_id: str) -> None:
-        """Delete one; episodes that were made from it are not affected.
+        """Delete a checkpoint; episodes that were made from it are not affected.
 
         Raises:
             ServiceError: `unknown_checkpoint`.
@@ -191,7 +190,7 @@ class Checkpoints:
         self._drop(self._find(checkpoint_id), "deleted")
 
     def discard(self, checkpoint_id: str) -> None:
-        """Delete one whose id no client has seen. Idempotent."""
+        """Delete a checkpoint whose id no client has seen. Idempotent."""
         checkpoint = self._known.get(checkpoint_id)
         if checkpoint is not None:
             self._drop(checkpoint, "deleted")
@@ -324,7 +323,7 @@ class Checkpoints:
         return length, _pieces(head, scratch)
 
     async def import_stream(self, chunks: AsyncIterator[bytes]) -> CheckpointInfo:
-        """Import what `export` of another host gave, as a kept checkpoint. It is hostile input.
+        """Import a stream of `export` as a kept checkpoint. The stream is hostile input.
 
         Raises:
             ServiceError: `bad_request`: it is broken, too large, or of another golden snapshot;
@@ -363,7 +362,7 @@ def _event_fields(info: CheckpointInfo) -> dict[str, object]:
 
 
 async def _pieces(head: bytes, path: Path) -> AsyncIterator[bytes]:
-    """Give the head and then the file, which is removed in the end."""
+    """Yield the head and then the file, and remove the file at the end."""
     try:
         yield head
         with path.open("rb") as file:  # opening is quick, reading is done in a thread
@@ -374,7 +373,7 @@ async def _pieces(head: bytes, path: Path) -> AsyncIterator[bytes]:
 
 
 async def _receive(chunks: AsyncIterator[bytes], path: Path, limit: int) -> None:
-    """Write a stream to a file, in pieces, refusing what is longer than `limit` bytes."""
+    """Write a stream to a file and refuse more than `limit` bytes."""
     fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
     with os.fdopen(fd, "wb", buffering=CHUNK_BYTES) as file:
         size = 0
@@ -388,7 +387,7 @@ async def _receive(chunks: AsyncIterator[bytes], path: Path, limit: int) -> None
 
 
 def _split(path: Path, inner: Path) -> CheckpointRecord:
-    """Read the description and leave the runtime's part as a file of its own.
+    """Read the description and write the runtime's part to a file of its own.
 
     Raises:
         WireFormatError: The file is not a checkpoint.

@@ -22,7 +22,7 @@ from osgym_protocol.observation import ObservedFrame
 
 @dataclass(frozen=True, slots=True)
 class TaskResources:
-    """What setup and evaluation share between episodes."""
+    """Resources for setup and evaluation that episodes share."""
 
     policy: TaskPolicy
     downloads: DownloadCache
@@ -31,7 +31,7 @@ class TaskResources:
 
 @dataclass(frozen=True, slots=True)
 class EpisodeLimits:
-    """Bounds on what a client may ask for, in seconds."""
+    """Bounds of what a client may ask for, in seconds."""
 
     max_wait_s: float = MAX_WAIT_S
     min_lease_ttl_s: float = MIN_LEASE_TTL_S
@@ -42,7 +42,7 @@ class EpisodeLimits:
 
 @dataclass(frozen=True, slots=True)
 class CreatedEpisode:
-    """A new episode with its first frame."""
+    """New episode with its first frame."""
 
     episode: HostEpisode
     frame: ObservedFrame
@@ -64,5 +64,5 @@ def read_task(given: Mapping[str, Any] | None) -> Task | None:
 
 
 def task_error(error: TaskError) -> ServiceError:
-    """Return the error for clients of a fault in a task."""
+    """Return a fault of a task as an error for clients."""
     return ServiceError(error.code, error.message, {**error.details, "error_class": error.error_class})

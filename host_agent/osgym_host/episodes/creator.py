@@ -1,4 +1,4 @@
-"""Making episodes: on a clean replica with the task set up, or as one that goes on from a saved one."""
+"""Making episodes: on a clean replica with the task set up, or on a clone of a task template."""
 
 from __future__ import annotations
 
@@ -49,12 +49,12 @@ log = logging.getLogger(__name__)
 M = TypeVar("M", bound=ReplicaManager | None)
 
 SETUP_TRIES = 3
-"""Replicas that a create may use up when they die under its setup."""
+"""Number of replicas that may die under the setup of one create."""
 _DISK_LOOK_S = 0.25
 
 
 class EpisodeCreator:
-    """Makes episodes and gives them to the service."""
+    """Makes episodes and registers them with the service."""
 
     def __init__(
         self,
@@ -66,7 +66,6 @@ class EpisodeCreator:
         templates: TaskTemplates,
         screen: tuple[int, int],
     ) -> None:
-        """Keep the parts."""
         self.image = image
         self.service = service
         self.limits = service.limits
@@ -83,7 +82,7 @@ class EpisodeCreator:
         mark: RequestMark | None = None,
         leased: Callable[[], object] | None = None,
     ) -> CreatedEpisode:
-        """Lease a replica, set the task up on it and take the first frame; or clone its task template.
+        """Lease a replica, set up the task and take the first frame; or clone the task's template.
 
         Cancelling it frees whatever it got. A replica that dies under the setup is replaced by
         another one a few times.
@@ -154,7 +153,7 @@ class EpisodeCreator:
             return opened
 
     async def set_up_untouched(self, task: Mapping[str, Any], wait_s: float) -> HostEpisode:
-        """Set a task up on a clean replica for the host's own use; the caller has to `drop` the episode.
+        """Set up a task on a clean replica for the host's own use; the caller must `drop` the episode.
 
         Raises:
             ServiceError: As `create`; the replica has then been released.
@@ -188,7 +187,7 @@ class EpisodeCreator:
         template: TaskTemplate | None,
         began: float,
     ) -> CreatedEpisode:
-        """Bring an episode that has its replica to the first frame; with a template that is a clone of it."""
+        """Take an episode with its replica to the first frame; with a template the replica is its clone."""
         got = time.perf_counter()
         if template is not None:
             self._templates.begin(template, episode)
@@ -202,7 +201,7 @@ class EpisodeCreator:
         return await first_observation(episode, began, got)
 
     async def _drafted(self, saved: SavedEpisode, task: Task | None, until: float) -> HostEpisode:
-        """Return a draft as soon as the host's disk takes the little that it needs."""
+        """Return a draft once the host's disk has space for its files."""
         while True:
             if task is None or not self.service.journal.disk_is_full() or time.monotonic() >= until:
                 try:
@@ -224,7 +223,7 @@ class EpisodeCreator:
         episode_id: str | None = None,
         lease: str | None = None,
     ) -> HostEpisode:
-        """Return an episode without a replica. What is not given to the service is for `discard`.
+        """Return an episode without a replica. If the service does not get it, `discard` it.
 
         Raises:
             ServiceError: `no_capacity`: the folder for its files cannot be made.
@@ -254,19 +253,19 @@ class EpisodeCreator:
         )
 
     def discard(self, episode: HostEpisode, reason: Reason) -> None:
-        """Remove an episode that a client asked for and did not get, and count it as failed to open."""
+        """Remove an episode that its client did not get, and count the failed create."""
         self.drop(episode, reason)
         self.service.metrics.failed_to_open.labels(reason.value).inc()
 
     def drop(self, episode: HostEpisode, reason: Reason) -> None:
-        """Remove an episode that no client was given, and release its replica."""
+        """Remove an episode that no client got, and release its replica."""
         episode.replica.release(reason)
         self.service.journal.ended(episode.episode_id)
 
     async def _cloned(
         self, episode: HostEpisode, choice: TemplateChoice, wait_until: float, client: ClientKey
     ) -> TaskTemplate | None:
-        """Give the episode a clone of its template and return that; None without one, or where it failed."""
+        """Attach a clone of the template to the episode; return the template, or None without a clone."""
         template = self._templates.find(choice)
         if template is None:
             return None
@@ -285,7 +284,7 @@ class EpisodeCreator:
         episode.attach(got)
 
     async def _got(self, episode: HostEpisode, replica: Awaitable[M]) -> M:
-        """Wait for the episode's replica."""
+        """Wait for the episode's replica, and turn errors of the pool into errors for clients."""
         try:
             return await replica
         except BaseException as error:
@@ -298,7 +297,7 @@ class EpisodeCreator:
             raise
 
     async def _hand_over(self, episode: HostEpisode, asked: EpisodeOptions) -> None:
-        """Leave the programs that run already to a set-up that uses them; the others end.
+        """Keep the warm programs that the setup uses, and end the others.
 
         Raises:
             EpisodeOver: The replica is lost; it is when it could not be made clean.
@@ -340,7 +339,7 @@ class EpisodeCreator:
 
 
 async def _set_clock(episode: HostEpisode, asked: ClockOptions | None) -> None:
-    """Give the desktop the time that the client asks for, or else its task, before anything is set up.
+    """Set the desktop's clock as the client asks, or else the task, before the setup.
 
     Raises:
         ServiceError: `unsupported`: this image or runtime has no such clock.
@@ -360,7 +359,7 @@ async def _set_clock(episode: HostEpisode, asked: ClockOptions | None) -> None:
 
 
 async def first_observation(episode: HostEpisode, began: float, got: float) -> CreatedEpisode:
-    """Take the first frame. `began` and `got` (its replica) are when, by `time.perf_counter`."""
+    """Take the first frame; `began` (the create) and `got` (its replica) are `perf_counter` times."""
     set_up = time.perf_counter()
     frame = await episode.observe(None)
     seen = time.perf_counter()

@@ -1,4 +1,4 @@
-"""Draining: no new episodes; running ones see a notice, and at the deadline they end as lost.
+"""Draining: no new episodes; running ones see a notice, and end as lost at the deadline.
 
 A host that drains goes on to serve: it answers questions, scores and closes episodes, exports checkpoints.
 When all is over it waits to be switched off, since a service that ended would answer nobody why, and a
@@ -25,11 +25,11 @@ from osgym_protocol.host_api import Notice
 log = logging.getLogger(__name__)
 
 LOOK_S = 1.0
-"""How often the clock is looked at before a deadline: it is the wall clock, which may be set."""
+"""Interval of checks of the wall clock before a deadline, since the wall clock may be set."""
 
 
 class DrainController:
-    """Whether this host drains, and what follows from it. For one event loop."""
+    """Drains this host while a notice says so. For one event loop."""
 
     def __init__(
         self,
@@ -39,7 +39,6 @@ class DrainController:
         margin_s: float,
         clock: Callable[[], float] = time.time,
     ) -> None:
-        """Nothing is done before `start`; `clock` is Unix time."""
         self._pool = pool
         self._episodes = episodes
         self._margin_s = margin_s
@@ -52,7 +51,7 @@ class DrainController:
 
     @property
     def notice(self) -> Notice | None:
-        """The notice that clients see; None while the host serves."""
+        """Notice that clients see; None while the host serves."""
         return self._drain.notice
 
     def start(self) -> None:
@@ -60,7 +59,7 @@ class DrainController:
         self._task = asyncio.create_task(self._run(), name="draining")
 
     def stop(self) -> None:
-        """Ignore notices from now on: the service stops. Idempotent."""
+        """Ignore later notices, since the service stops. Idempotent."""
         self._closed = True
 
     async def close(self) -> None:
@@ -71,10 +70,10 @@ class DrainController:
             await asyncio.gather(self._task, return_exceptions=True)
 
     def update(self, source: str, notice: Notice | None, by: str | None = None) -> None:
-        """A source says what it knows; None: it knows of nothing, or takes its notice back.
+        """Replace the notice of a source; None takes it back.
 
         Args:
-            by: The name of the token that it was said with, for the event.
+            by: Name of the token of the request, for the event.
         """
         before, self._drain = self.notice, self._drain.updated(source, notice)
         now = self._episodes.notice = self.notice
@@ -92,18 +91,18 @@ class DrainController:
         self._kick.set()
 
     def request(self, deadline_s: float | None, by: str | None = None) -> None:
-        """An operator wants the host empty within so many seconds, or whenever all episodes are over.
+        """Drain for an operator, until a deadline or until all episodes are over.
 
-        Asking again replaces the deadline.
+        A second request replaces the deadline.
         """
         deadline = None if deadline_s is None else round(self._clock() + deadline_s, 3)
         self.update(OPERATOR, Notice(OPERATOR, deadline), by)
 
     def cancel(self, by: str | None = None) -> None:
-        """The operator takes it back. Idempotent.
+        """Take the operator's request back. Idempotent.
 
         Raises:
-            ServiceError: `draining` (409): somebody else takes the host away.
+            ServiceError: `draining` (409): another source takes the host away.
         """
         if self._drain.is_final:
             assert self.notice is not None
@@ -133,7 +132,7 @@ class DrainController:
                 continue
 
     async def _end_all(self) -> None:
-        """End what is still open, also what is being made: an honest answer instead of a dead host."""
+        """End all episodes, including those being made, so that clients get an answer in time."""
         self._ended = True
         ended = self._episodes.end_all(Reason.HOST_GOING)
         self._pool.replicas.retire_all(Reason.HOST_GOING)

@@ -1,11 +1,12 @@
-"""One episode: what a client leases. Steps are in order, counted, and act once each."""
+"""One leased episode, whose steps run in order, are counted, and act once each."""
 
 from __future__ import annotations
 
 import asyncio
 import logging
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections import OrderedDict
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -23,17 +24,15 @@ from osgym_host.episodes.errors import (
     already_done,
     already_scored,
     bad_sequence,
-    nothing_was_done,
     refused_by_guest,
 )
-from osgym_host.episodes.reach_use import ReachUse
 from osgym_host.episodes.replica_lease import ReplicaLease
+from osgym_host.episodes.step_sender import StepSender
 from osgym_host.errors import ServiceError
-from osgym_host.guest_client import GuestError, GuestRefused, GuestUnreachable
-from osgym_host.guest_client.answers import GuestHealth
+from osgym_host.guest_client import GuestRefused
 from osgym_host.replicas.manager import ReplicaManager
 from osgym_host.tasks.interface import Task, TaskContext
-from osgym_protocol.codes import Done, ErrorCode, GuestErrorCode
+from osgym_protocol.codes import Done, ErrorCode
 from osgym_protocol.host_api import (
     EpisodeState,
     EvaluationAnswer,
@@ -44,20 +43,19 @@ from osgym_protocol.host_api import (
     StepAnswer,
     StepRequest,
 )
-from osgym_protocol.limits import DEFAULT_SETTLE_MAX_MS, MAX_SCREEN_SIDE_PX
+from osgym_protocol.limits import MAX_SCREEN_SIDE_PX
 from osgym_protocol.observation import ErrorInfo, ObservedFrame
 from osgym_protocol.options import ObserveOptions, SettleOptions
 
 log = logging.getLogger(__name__)
 
-STEP_SLACK_S = 15.0
-"""How much longer than its actions and its settling a step may take before the guest counts as hung."""
-RESTART_PROBE_S = 5.0
+KNOWN_REQUESTS = 256
+"""Number of request ids of commands that an episode remembers."""
 
 
 @dataclass(frozen=True, slots=True)
 class StepResult:
-    """A step's answer (but for the host's own time), its frame, and the time in the guest."""
+    """Answer of a step without the host's own time, its frame, and its time in the guest."""
 
     answer: StepAnswer
     image: bytes | memoryview
@@ -65,26 +63,66 @@ class StepResult:
 
 
 @dataclass(slots=True, eq=False)
-class HostEpisode:
-    """State of one episode, from its lease to its end.
+class ReachUse:
+    """Reaches of one episode: those in flight, and counts of all.
 
     Attributes:
-        terms: What it was made from: its task as the client sent it, screen, options.
-        task: The parsed task, None for an episode without one.
-        context: The task's files and outputs.
-        parent: What it was branched from, None for an episode of its own.
-        over: Why it ended, None while it lives.
-        setup_warnings: Commands of its setup that failed.
-        template: What became of its task template: `hit`, `made`, `no (reason)`; None where they are off.
-        warm_apps: Programs that ran before its set-up and were used by it; None where none was kept open.
-        scored: Its check has begun: no step may follow, since the check changes the desktop, and the score
-            is that of the end.
-        evaluation: What the check gave, for whoever asks again.
-        check: The check while it runs, and afterwards.
-        disk_was_full: The host's disk was full while it ran: what the desktop saved may be missing.
-        reach: What its client does in its desktop past the screen.
+        calls: Calls in flight; they end when the episode is scored.
+        tunnels: Number of connections to its ports, being opened or open.
+        events: Number of events, including those beyond the trajectory's bound.
+        recorded: Request ids of commands whose event was recorded.
+        ended: Event set when all reaches must end.
+    """
+
+    calls: set[asyncio.Future[Any]] = field(default_factory=set)
+    tunnels: int = 0
+    events: int = 0
+    recorded: OrderedDict[str, None] = field(default_factory=OrderedDict)
+    ended: asyncio.Event = field(default_factory=asyncio.Event)
+
+    @property
+    def used(self) -> bool:
+        """True if the client has reached into the desktop, or does so now."""
+        return bool(self.events or self.calls or self.tunnels)
+
+    async def end(self) -> None:
+        """End the reaches in flight and wait for them; no reach may follow."""
+        self.ended.set()
+        calls = list(self.calls)
+        for call in calls:
+            call.cancel()
+        await asyncio.gather(*calls, return_exceptions=True)
+
+    def first_of(self, request_id: str) -> bool:
+        """Return whether a request id is new, and remember it."""
+        if request_id in self.recorded:
+            return False
+        self.recorded[request_id] = None
+        if len(self.recorded) > KNOWN_REQUESTS:
+            self.recorded.popitem(last=False)
+        return True
+
+
+@dataclass(slots=True, eq=False)
+class HostEpisode:
+    """State of one episode from its lease to its end.
+
+    Attributes:
+        terms: Options of the episode: its task as the client sent it, screen, limits.
+        task: Parsed task; None without one.
+        context: Files and outputs of the task.
+        parent: Episode from which this one was branched; None for a fresh desktop.
+        over: Reason of the end; None while the episode is active.
+        setup_warnings: Commands of the setup that failed.
+        template: Use of a task template: `hit`, `made`, `no (reason)`; None if templates are off.
+        warm_apps: Warm programs that the setup used; None if none was kept open.
+        scored: True once the check has begun: no step may follow, since the check changes the desktop.
+        evaluation: Answer of the check, for repeated requests.
+        check: Task of the check, running or done.
+        disk_was_full: True if the host's disk was full during the episode: saved files may be missing.
+        reach: Reaches of the client into the desktop.
         agent_faults: Counter of guest agent faults on this host.
-        lock: Held by a step, an evaluation, a branch point: one at a time.
+        lock: Lock held by a step, an evaluation or a branch point.
     """
 
     episode_id: str
@@ -111,7 +149,7 @@ class HostEpisode:
     lock: asyncio.Lock = field(default_factory=asyncio.Lock)
 
     def attach(self, manager: ReplicaManager) -> None:
-        """Use the replica that the pool leased."""
+        """Use a replica that the pool leased."""
         self.replica.policy_acted = self.policy_acted
         self.replica.excuses_agent = partial(self.agent_faults.is_excused, self.terms.run, self.task_id)
         self.replica.attach(manager)
@@ -123,12 +161,12 @@ class HostEpisode:
 
     @contextmanager
     def in_use(self) -> Iterator[None]:
-        """Be a call on it: its lease does not run out, and what is logged is about it."""
+        """Keep the lease alive during a call, and name the episode in log lines."""
         with log_subject.about(self), self.lease:
             yield
 
     def log_fields(self) -> Mapping[str, str | int | None]:
-        """Return its names for the log."""
+        """Return the fields that name the episode in log lines."""
         return {
             "replica": self.replica.replica_id,
             "generation": self.replica.generation or None,
@@ -138,13 +176,13 @@ class HostEpisode:
         }
 
     def drop_task(self) -> None:
-        """Free what an ended episode needs no more: ended ones are kept for a while."""
+        """Free memory that an ended episode does not need."""
         self.task = self.context = self.steps.on_change = None
         self.terms = replace(self.terms, task=None)
         self.steps.progress = replace(self.steps.progress, actions=())
 
     def termination_reason(self) -> str | None:
-        """Return how it ended: what took it from its client, else how the policy ended it."""
+        """Return the reason of the end: that of the loss, else that of the policy."""
         if self.over is None:
             return self.steps.done
         meaning = consequence(self.over.reason)
@@ -152,7 +190,7 @@ class HostEpisode:
         return self.steps.done if planned and self.steps.done is not None else meaning.termination
 
     def state(self) -> EpisodeState:
-        """Return what the API shows of it."""
+        """Return the state as the API shows it."""
         error, done = None, self.steps.done
         if self.over is not None and self.over.reason is not Reason.CLOSED:
             error = ErrorInfo(self.over.code, self.over.message, self.over.details)
@@ -172,7 +210,7 @@ class HostEpisode:
         )
 
     def saved(self) -> SavedEpisode:
-        """Return what another episode needs to go on from here; the lock is held, no step runs."""
+        """Return the state from which another episode continues. The caller holds the lock."""
         outputs = dict(self.context.outputs) if self.context is not None else {}
         return replace(self.terms, progress=self.steps.progress, outputs=outputs)
 
@@ -236,14 +274,14 @@ class HostEpisode:
             return await self._send(request.settle, request.observe, before)
 
     def _resized(self, frame: ObservedFrame) -> ObservedFrame:
-        """Note what size the screen has now: a desktop may change it."""
+        """Keep the screen's size, which a desktop may change."""
         screen = frame.observation.frame.screen
         if all(1 <= side <= MAX_SCREEN_SIDE_PX for side in screen):
             self.terms = replace(self.terms, screen=screen)
         return frame
 
     async def complete(self) -> None:
-        """Send the last step again when it is unknown whether the guest got it; the lock is held.
+        """Send the last step again if it may not have reached the guest. The caller holds the lock.
 
         Raises:
             ServiceError: As `step`.
@@ -252,15 +290,8 @@ class HostEpisode:
             await self._send(self.terms.settle, self.terms.observe)
 
     async def confirm(self) -> None:
-        """Ask the guest whether it got the last step, where that is unknown.
-
-        Raises:
-            EpisodeOver: The replica is lost.
-        """
-        if not self.steps.answered:
-            last = self.steps.progress
-            health = await self._health()
-            self.steps.answered = health.last_seq == last.seq - last.guest_base
+        """Ask the guest agent whether it got the last step; see `StepSender.confirm`."""
+        await StepSender(self.replica, self.steps).confirm()
 
     async def _send(
         self,
@@ -268,41 +299,9 @@ class HostEpisode:
         observe: ObserveOptions | None,
         before: EpisodeProgress | None = None,
     ) -> StepResult:
-        """Send the last step that was entered.
-
-        It is sent twice when the connection broke and it cannot act twice, or when the guest agent was
-        started anew since the step before. When the guest refuses it, `before` is gone back to.
-        """
         began = time.perf_counter()
-        timeout_s = _step_timeout_s(self.steps.progress.actions, settle)
-        mended = False
-        while True:
-            step = self.steps.progress
-            call = self.replica.guest.step(
-                step.seq - step.guest_base,
-                step.for_guest(),
-                settle=settle,
-                observe=observe,
-                timeout_s=timeout_s,
-            )
-            try:
-                frame = await self.replica.attempt(call)
-                break
-            except GuestUnreachable as error:
-                if mended or not await self._is_safe_to_retry(error, began):
-                    raise await self.replica.give_up(error) from error
-            except GuestRefused as error:
-                if mended or not await self._rebased(error, is_new=before is not None):
-                    if before is not None:
-                        self.steps.change(before)
-                        self.steps.answered = True
-                    if nothing_was_done(error):
-                        raise refused_by_guest(error) from error
-                    raise await self.replica.give_up(error) from error
-            except GuestError as error:
-                raise await self.replica.give_up(error) from error
-            mended = True
-        self.steps.answered = True
+        frame = await StepSender(self.replica, self.steps).send(settle, observe, before)
+        step = self.steps.progress
         if frame.observation.frame.screen != self.terms.screen:
             self._resized(frame)
         guest_ms = (time.perf_counter() - began) * 1000
@@ -322,44 +321,8 @@ class HostEpisode:
         )
         return StepResult(answer, frame.image, guest_ms)
 
-    async def _is_safe_to_retry(self, error: GuestUnreachable, began: float) -> bool:
-        """Whether sending the step again cannot act twice.
-
-        It cannot when it never arrived, or when the same guest agent still runs (it knows the
-        number). An agent that was started anew in between has forgotten.
-        """
-        if not error.delivered:
-            return True
-        try:
-            health = await self.replica.call(self.replica.guest.health(timeout_s=RESTART_PROBE_S))
-        except GuestRefused:
-            return False
-        return health.uptime_s > time.perf_counter() - began
-
-    async def _rebased(self, error: GuestRefused, *, is_new: bool) -> bool:
-        """Count from 1 again with a new step when the guest agent does, having been started anew."""
-        if error.code != GuestErrorCode.BAD_SEQUENCE or not is_new:
-            return False
-        health = await self._health()
-        if health.last_seq != 0:
-            return False
-        last = self.steps.progress
-        self.steps.change(replace(last, guest_base=last.seq - 1))
-        return True
-
-    async def _health(self) -> GuestHealth:
-        """Ask the guest how far it is.
-
-        Raises:
-            EpisodeOver: The replica is lost: it does not even say that.
-        """
-        try:
-            return await self.replica.call(self.replica.guest.health(timeout_s=RESTART_PROBE_S))
-        except GuestRefused as error:
-            raise await self.replica.give_up(error) from error
-
     async def _refusal(self, error: GuestRefused) -> ServiceError:
-        """Return what a refused look ends with: a guest that fails inside is of no use any more."""
+        """Return the error of a refused observation; a guest agent with an internal fault is released."""
         refused = refused_by_guest(error)
         return await self.replica.give_up(error) if refused.code is ErrorCode.INTERNAL else refused
 
@@ -394,17 +357,6 @@ class HostEpisode:
             return self._resized(await self.replica.call(call))
         except GuestRefused as error:
             raise await self._refusal(error) from error
-
-
-def _step_timeout_s(actions: Sequence[Mapping[str, Any]], settle: SettleOptions | None) -> float:
-    waits_ms, typed = 0.0, 0
-    for action in actions:
-        waits_ms += float(action.get("duration_ms", 0))
-        typed += len(action.get("text", ""))
-    settle_ms = DEFAULT_SETTLE_MAX_MS
-    if settle is not None:
-        settle_ms = max(settle.max_ms or DEFAULT_SETTLE_MAX_MS, settle.pause_ms or 0.0)
-    return STEP_SLACK_S + (waits_ms + settle_ms) / 1000 + typed * 0.02
 
 
 def _refused(error: BadAction) -> ServiceError:

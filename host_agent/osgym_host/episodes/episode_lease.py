@@ -1,4 +1,4 @@
-"""A client's right to an episode, which runs out when nobody calls."""
+"""Lease of an episode, which expires without calls."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ from dataclasses import dataclass
 
 @dataclass(slots=True, eq=False)
 class EpisodeLease:
-    """A client's right to an episode; as a context it is a call, under which it does not run out.
+    """Lease of an episode. As a context manager it is a call, during which it does not expire.
 
     Attributes:
-        token: The secret that every call must carry.
-        expires_at: When it runs out, monotonic; pushed back by every call.
-        journaled_until: The `expires_at` that the journal knows of.
-        calls: Calls in flight.
+        token: Secret that every call must carry.
+        expires_at: Time of expiry by the monotonic clock; each call postpones it.
+        journaled_until: Value of `expires_at` in the journal.
+        calls: Number of calls in flight.
     """
 
     token: str
@@ -24,18 +24,16 @@ class EpisodeLease:
     calls: int = 0
 
     def renew(self) -> None:
-        """Push the end back."""
+        """Postpone the expiry."""
         self.expires_at = time.monotonic() + self.ttl_s
 
     def idle_s(self) -> float:
-        """Return for how long nobody has called; 0 during a call."""
+        """Return the time since the last call; 0 during a call."""
         return 0.0 if self.calls else max(0.0, time.monotonic() - (self.expires_at - self.ttl_s))
 
     def __enter__(self) -> None:
-        """Begin a call."""
         self.calls += 1
 
     def __exit__(self, *exc: object) -> None:
-        """End a call."""
         self.calls -= 1
         self.renew()

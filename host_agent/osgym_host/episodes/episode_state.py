@@ -1,7 +1,7 @@
-"""What an episode is at one time, apart from its desktop: enough to make another one that goes on.
+"""State of an episode without its desktop, from which another episode continues.
 
-A child of a fork gets it in memory; a checkpoint and the journal keep it as JSON. A checkpoint may come
-from anywhere, so what is read is checked here, before anything is done with it.
+A fork hands it to children in memory; checkpoints and the journal keep it as JSON. A checkpoint may come from
+another host, so every value is checked when it is read.
 """
 
 from __future__ import annotations
@@ -18,28 +18,27 @@ from osgym_protocol.limits import MAX_CHECKPOINT_TTL_S, MAX_SCREEN_SIDE_PX, MAX_
 from osgym_protocol.options import ObserveOptions, SettleOptions
 
 TEMPLATE_LOOKS = 1
-"""Steps that a guest does before a task template is taken of it."""
+"""Number of steps that a guest does before a task template of it is taken."""
 _NOTHING: Sequence[Mapping[str, Any]] = ({"op": "screenshot"},)
 _ANY_SCREEN = (MAX_SCREEN_SIDE_PX, MAX_SCREEN_SIDE_PX)
-"""The actions were checked against the real one when they came."""
+"""Largest screen: the actions were checked against the real one when they came."""
 _Number = Annotated[int, Bounds(ge=0, le=MAX_SEQ)]
 _Side = Annotated[int, Bounds(ge=1, le=MAX_SCREEN_SIDE_PX)]
 
 
 @dataclass(frozen=True, slots=True)
 class EpisodeProgress(Message):
-    """How far an episode is.
+    """Progress of an episode.
 
     Attributes:
-        seq: The last number that was accepted, answered or not; 0 before the first step.
-        step: Steps so far.
-        done: How the step `seq` ends the episode once it was carried out.
-        guest_base: What the guest's own numbers lack: its agent was started anew at that number, or, below
-            zero, it has done interventions, which have no number of the policy's, or the look after which
-            its task template was taken.
-        actions: The step's actions in internal form, to be sent again if the guest never got them.
-        interventions: How often a person acted in this episode, so far.
-        by_person: The actions are those of the last intervention, made after the step `seq`.
+        seq: Last number that was accepted, answered or not; 0 before the first step.
+        step: Number of steps.
+        done: Reason for which the step `seq` ends the episode once it is carried out.
+        guest_base: Difference of `seq` and the guest agent's number. Positive: the agent was started anew at
+            that number. Negative: it did interventions, or the look before its task template was taken.
+        actions: Actions of the step in internal form, to be sent again if the guest never got them.
+        interventions: Number of interventions of people.
+        by_person: True if the actions are those of an intervention after the step `seq`.
     """
 
     seq: _Number = 0
@@ -51,12 +50,12 @@ class EpisodeProgress(Message):
     by_person: bool = False
 
     def for_guest(self) -> Sequence[Mapping[str, Any]]:
-        """Return what the guest does in the step: all but an ending, at least one action."""
+        """Return the actions for the guest: all but an ending, and at least one."""
         given = self.actions
         return (given[:-1] if given and given[-1]["op"] in ENDINGS else given) or _NOTHING
 
     def contradiction(self) -> str | None:
-        """Return what tells that the file is of another hand: numbers or actions that no episode has."""
+        """Return why the values cannot be those of an episode, or None."""
         if not -self.interventions - TEMPLATE_LOOKS <= self.guest_base <= self.seq:
             return "guest_base is out of its bounds"
         if self.by_person and self.interventions == 0:
@@ -69,13 +68,13 @@ class EpisodeProgress(Message):
 
 @dataclass(frozen=True, slots=True)
 class SavedEpisode(Message):
-    """All that makes an episode what it is, but for its lease and its desktop.
+    """State of an episode, apart from its lease and its desktop.
 
     Attributes:
-        task: The task as its client sent it; its setup is done.
-        outputs: What setup steps kept of their commands.
+        task: Task as the client sent it; its setup is done.
+        outputs: Outputs that setup steps kept of their commands.
         screen: Width and height in pixels.
-        run: What its client calls the run that it belongs to.
+        run: Name of the run to which the episode belongs.
     """
 
     task: Mapping[str, Any] | None

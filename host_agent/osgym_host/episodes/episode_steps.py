@@ -1,4 +1,4 @@
-"""The numbers of an episode's steps: which one is the last, whether the guest answered it, what it ends.
+"""Numbers of an episode's steps: the last step, whether the guest answered it, whether it is final.
 
 A person may act between two steps of the policy. The guest counts such an intervention as a step of its own,
 the policy's numbers stay as they are.
@@ -19,12 +19,12 @@ class EpisodeSteps:
     """How far an episode is. A step is entered before it is sent to the guest, and marked when answered.
 
     Attributes:
-        max_steps: The number of steps after which the episode is done.
-        progress: The last step that was entered.
-        answered: Whether the guest is known to have carried out that step.
-        unrecorded: A step that the guest may have done, but whose trajectory line is missing.
+        max_steps: Number of steps after which the episode is done.
+        progress: Last step that was entered.
+        answered: True if the guest is known to have carried out that step.
+        unrecorded: Number of a step whose trajectory line may be missing.
         on_change: Called with each new progress, before the step is sent to the guest.
-        policy_actions: Of the policy's last step, for who asks for its answer again after an intervention.
+        policy_actions: Actions of the policy's last step, for a repetition after an intervention.
     """
 
     max_steps: int | None = None
@@ -36,7 +36,7 @@ class EpisodeSteps:
 
     @property
     def done(self) -> str | None:
-        """How the policy ended the episode, or `max_steps`; None while it goes on."""
+        """Reason for which the episode is done: its ending or `max_steps`; None while it continues."""
         return self.progress.done if self.answered else None
 
     def enter(self, seq: int, parsed: ParsedActions) -> None:
@@ -50,7 +50,7 @@ class EpisodeSteps:
         )
 
     def intervene(self, actions: tuple[Mapping[str, Any], ...]) -> None:
-        """Enter what a person does after the last step, which the guest has answered."""
+        """Enter the actions of a person after the last step, which the guest has answered."""
         last = self.progress
         if not last.by_person:
             self.policy_actions = last.actions
@@ -71,7 +71,7 @@ class EpisodeSteps:
             self.on_change(progress)
 
     def change(self, progress: EpisodeProgress) -> None:
-        """Replace the last step: by itself with other numbers, or by the one before."""
+        """Replace the last step, by the same with other numbers or by the one before."""
         self.progress = progress
         if self.on_change is not None:
             self.on_change(progress)

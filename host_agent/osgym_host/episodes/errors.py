@@ -1,4 +1,4 @@
-"""What a call on an episode can end with. Each has the code and the status that the API answers."""
+"""Errors of calls on episodes, each with its code and HTTP status."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from osgym_protocol.codes import ErrorClass, ErrorCode, GuestErrorCode
 
 
 class EpisodeOver(ServiceError):
-    """The episode ended, for a reason of the table in `core.reasons`.
+    """The episode ended for a reason of the table in `core.reasons`.
 
     Attributes:
         reason: Reason of the end.
@@ -38,7 +38,7 @@ class EpisodeOver(ServiceError):
 
     @property
     def by_policy(self) -> bool:
-        """Whether the loss is the policy's, so that the reward is 0."""
+        """True if the loss is the policy's, so that the reward is 0."""
         return self.error_class is ErrorClass.POLICY
 
     def copy(self, episode_id: str = "") -> EpisodeOver:
@@ -52,20 +52,20 @@ class EpisodeOver(ServiceError):
 
 
 def disk_refuses(error: OSError) -> ServiceError:
-    """The host's own disk takes nothing more."""
+    """Return the error for a full disk of the host."""
     text = f"The host cannot keep the episode's files: {error.strerror}. Free some of its disk (data_dir)."
     return ServiceError(ErrorCode.NO_CAPACITY, text, {"setting": "disk_reserve_mib"})
 
 
 def unknown_episode(episode_id: str) -> ServiceError:
-    """The id was never given out here, or the episode was forgotten."""
+    """Return the error for an id that was never given out here, or was forgotten."""
     return ServiceError(
         ErrorCode.UNKNOWN_EPISODE, "There is no such episode on this host.", {"episode_id": episode_id[:100]}
     )
 
 
 def bad_sequence(seq: int, last_seq: int) -> ServiceError:
-    """The step is neither the last one nor the next."""
+    """Return the error for a step that is neither the last one nor the next."""
     return ServiceError(
         ErrorCode.BAD_SEQUENCE,
         f"The step's seq is {seq}; only {last_seq} (again) or {last_seq + 1} (the next) can be.",
@@ -74,20 +74,20 @@ def bad_sequence(seq: int, last_seq: int) -> ServiceError:
 
 
 def already_done(done: str) -> ServiceError:
-    """The policy ended the episode, or it is out of steps: it can only be evaluated and closed."""
+    """Return the error for a step after the ending or `max_steps`: only evaluation and close can follow."""
     return ServiceError(
         ErrorCode.EPISODE_ENDED, f"The episode is over ({done}); evaluate or close it.", {"done": done}
     )
 
 
 def already_scored() -> ServiceError:
-    """Its check has begun, which may change the desktop: nothing may follow but the same question again."""
+    """Return the error for a call after the check began, since a check may change the desktop."""
     text = "The episode was evaluated, which ended it; evaluate it again for the same answer, or close it."
     return ServiceError(ErrorCode.EPISODE_ENDED, text, {"evaluated": True})
 
 
 def no_capacity(error: PoolExhausted) -> ServiceError:
-    """No replica, or no room for one, within the time that the client would wait."""
+    """Return the error for a wait without a replica or space for one."""
     details: dict[str, Any] = {"waited_s": round(error.waited_s, 3), "blocked": error.blocked.value}
     if error.setting is not None:
         details |= {"setting": error.setting.name, "value": error.setting.value}
@@ -95,7 +95,7 @@ def no_capacity(error: PoolExhausted) -> ServiceError:
 
 
 def shutting_down(error: PoolStopping) -> ServiceError:
-    """The service is stopping, or the host will be taken away."""
+    """Return the error of a host that stops or drains."""
     if isinstance(error, PoolDraining):
         return ServiceError(ErrorCode.DRAINING, str(error), {"notice": error.notice.to_dict()})
     return ServiceError(ErrorCode.SHUTTING_DOWN, str(error))
@@ -107,12 +107,12 @@ def refused_by_guest(error: GuestRefused) -> ServiceError:
 
 
 def nothing_was_done(error: GuestRefused) -> bool:
-    """Return whether the guest did nothing of a step that it refused, and can take the next."""
+    """Return whether the guest did nothing of a refused step, and can take the next one."""
     return error.code in (GuestErrorCode.INVALID_ACTION, GuestErrorCode.BAD_REQUEST, GuestErrorCode.BUSY)
 
 
 def _host_code(guest_code: str) -> ErrorCode:
-    """Return the host's code for a guest's; what the client cannot help is never its fault."""
+    """Return the host's code for a guest's code; only errors of the client stay the client's."""
     try:
         code = GuestErrorCode(guest_code)
     except ValueError:

@@ -35,12 +35,12 @@ error of its own, which says whose fault the delay is."""
 
 
 def no_task() -> ServiceError:
-    """Only an episode with a task can be scored."""
+    """Return the error for the evaluation of an episode without a task."""
     return ServiceError(ErrorCode.TASK_INVALID, "The episode has no task, so it cannot be scored.")
 
 
 def unscored_for_disk() -> EvaluationAnswer:
-    """The answer for an episode that lived while the host's disk was full: what it saved may be missing."""
+    """Return the answer for an episode during which the host's disk was full: saved files may be missing."""
     text = "The host's disk was full while the episode ran, so what it wrote cannot be scored."
     return EvaluationAnswer(
         reward=None,

@@ -1,4 +1,4 @@
-"""Forks: children that go on where their parent is, all of them or none.
+"""Forks: children that continue from their parent's state, all of them or none.
 
 A child shares the disk and RAM that the parent had at the branch point; it counts steps and sequence
 numbers on, and is an episode of its own in all else: lease, manager, generation, trajectory.
@@ -32,14 +32,13 @@ from osgym_protocol.host_api import ForkAnswer, ForkChild, ForkRequest, ParentIn
 log = logging.getLogger(__name__)
 
 REST_S = 0.5
-"""Time for a desktop to come to rest; then it is branched at work, since a film that plays never rests."""
+"""Longest wait for a desktop to come to rest; a desktop with a film never rests and is branched anyway."""
 
 
 class EpisodeForks:
     """Forks the episodes of this host."""
 
     def __init__(self, creator: EpisodeCreator, brancher: ReplicaBrancher) -> None:
-        """Keep the parts."""
         self._creator = creator
         self._service = creator.service
         self._brancher = brancher
@@ -171,7 +170,7 @@ def fork_answer(children: Sequence[HostEpisode], pause_ms: float) -> ForkAnswer:
 
 
 def refuse_ended(episode: HostEpisode) -> None:
-    """Refuse to branch an episode that is over.
+    """Refuse to branch an episode that is done or scored.
 
     Raises:
         ServiceError: `episode_ended`: it is done or was scored.
@@ -185,7 +184,7 @@ def refuse_ended(episode: HostEpisode) -> None:
 async def take_point(
     episode: HostEpisode, brancher: ReplicaBrancher, *, keep: bool
 ) -> tuple[SavedEpisode, base.BranchPoint]:
-    """Take the state of an episode between two steps: its own, and its desktop's.
+    """Take the state of an episode and its desktop between two steps.
 
     Raises:
         ServiceError: `episode_ended` when it is done or was scored; the replica is lost.
@@ -210,7 +209,7 @@ async def take_point(
 
 
 async def _wait_for_rest(episode: HostEpisode) -> None:
-    """Wait until the desktop and its panel, for which no step waits, are at rest: children start alike.
+    """Wait until the desktop and its panel are at rest, so that children start alike.
 
     Raises:
         EpisodeOver: The replica is lost.
@@ -223,7 +222,7 @@ async def _wait_for_rest(episode: HostEpisode) -> None:
 
 @contextmanager
 def as_service_errors() -> Iterator[None]:
-    """Turn what pool and runtime raise about branches into errors for clients."""
+    """Turn errors of pool and runtime about branches into errors for clients."""
     try:
         yield
     except PoolExhausted as error:

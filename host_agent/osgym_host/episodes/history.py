@@ -1,4 +1,4 @@
-"""The last hour of a host in samples: for people who look, and want to know since when."""
+"""Samples of the last hour of a host, for its dashboard."""
 
 from __future__ import annotations
 
@@ -17,10 +17,9 @@ KEPT_S = 3600.0
 
 
 class History:
-    """Samples every `EVERY_S`, for `KEPT_S`. For one event loop."""
+    """Samples at intervals of `EVERY_S`, kept for `KEPT_S`. For one event loop."""
 
     def __init__(self, host: HostStatus, metrics: EpisodeMetrics, usd_per_hour: float = 0) -> None:
-        """Nothing is sampled before `start`. A host that costs nothing costs what nobody knows."""
         self._host = host
         self._metrics = metrics
         self._usd_per_hour = usd_per_hour or None
@@ -29,11 +28,11 @@ class History:
         self._task: asyncio.Task[None] | None = None
 
     def start(self) -> None:
-        """Begin to sample."""
+        """Start to sample."""
         self._task = asyncio.create_task(self._run(), name="history")
 
     async def close(self) -> None:
-        """Sample no more. Idempotent."""
+        """Stop to sample. Idempotent."""
         if self._task is not None:
             self._task.cancel()
             await asyncio.gather(self._task, return_exceptions=True)
@@ -49,7 +48,7 @@ class History:
         }
 
     def sample(self) -> None:
-        """Take one now: what has been counted since the one before, and how the host stands."""
+        """Take a sample: counts since the sample before, and the state of the host."""
         now = time.monotonic()
         passed_s, self._taken_at = max(now - self._taken_at, 1e-3), now
         steps, opened = self._metrics.step_ms.take(), self._metrics.open_ms.take()

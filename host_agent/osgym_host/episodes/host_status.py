@@ -1,4 +1,4 @@
-"""What this host is and does now: for `GET /v1/host`, `/v1/replicas` and the metrics."""
+"""State of this host for `GET /v1/host`, `/v1/replicas` and the metrics."""
 
 from __future__ import annotations
 
@@ -10,8 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from osgym_host.core.disk_pressure import free_bytes
-from osgym_host.core.lease_pressure import lease_pressure_percent
-from osgym_host.core.plan import Blocked
+from osgym_host.core.plan import Blocked, lease_pressure_percent
 from osgym_host.episodes.draining import DrainController
 from osgym_host.episodes.episode import HostEpisode
 from osgym_host.episodes.service import EpisodeService
@@ -34,7 +33,7 @@ class HostIdentity:
 
 
 class HostStatus:
-    """Reads the state of the host. Changes nothing."""
+    """Reads the state of the host and changes nothing."""
 
     def __init__(
         self,
@@ -44,7 +43,6 @@ class HostStatus:
         drain: DrainController,
         watched: Callable[[], str],
     ) -> None:
-        """Keep what it reads from; `watched` says whether notices are watched for."""
         self.identity = identity
         self.stopping = False
         self._drain = drain
@@ -55,16 +53,16 @@ class HostStatus:
 
     @property
     def draining(self) -> bool:
-        """Whether it takes no new episodes: it stops, or will be taken away."""
+        """True if the host takes no new episodes: it stops or drains."""
         return self.stopping or self._drain.notice is not None
 
     @property
     def full(self) -> bool:
-        """Whether a client waits that gets nothing before a replica in use ends."""
+        """True if a client waits and gets nothing before a leased replica ends."""
         return self._pool.full
 
     def health(self) -> dict[str, Any]:
-        """Return the answer of `GET /v1/health`, which strangers may read."""
+        """Return the answer of `GET /v1/health`, which needs no token."""
         return {
             "status": "ok",
             "version": self.identity.version,
@@ -112,11 +110,11 @@ class HostStatus:
 
     @property
     def blocked(self) -> Blocked:
-        """What keeps the pool from growing."""
+        """Cause that keeps the pool from growing."""
         return self._pool.blocked
 
     def lease_pressure_percent(self) -> float | None:
-        """Return how much this host is asked for, None where that says nothing of the fleet."""
+        """Return the demand for this host's replicas; None if it says nothing about the fleet."""
         view = self._pool.view()
         return lease_pressure_percent(
             leased=view.leased,
@@ -126,7 +124,7 @@ class HostStatus:
         )
 
     def pool(self) -> dict[str, Any]:
-        """Return what keeps the pool from growing, for people and progress displays."""
+        """Return the state of the pool and the cause that keeps it from growing."""
         view = self._pool.view()
         return {
             "ready": view.ready,
@@ -142,7 +140,7 @@ class HostStatus:
         }
 
     def _admission(self) -> dict[str, Any]:
-        """Return what the last look at RAM, CPU and disk admits, and by which numbers."""
+        """Return what the last measurement of RAM, CPU and disk admits, with its numbers."""
         now, budget = self._pool.admission.now, self._pool.admission.budget
         existing = len(self._pool.replicas)
         return {
@@ -185,7 +183,7 @@ class HostStatus:
         return rows
 
     def episodes(self, limit: int) -> Iterator[dict[str, Any]]:
-        """Yield one object for each of the latest episodes: those that live first, the newest first."""
+        """Yield one object for each of the latest episodes, active ones first, each with the newest first."""
         return (_episode_row(episode) for episode in self._episodes.latest(limit))
 
     async def events(self, after: int, wait_s: float, replica_id: str | None = None) -> dict[str, Any]:
@@ -194,7 +192,7 @@ class HostStatus:
         return {"events": found, "last_id": self._episodes.events.last_id}
 
     def retired(self) -> dict[str, int]:
-        """Return how many replicas retired, by reason."""
+        """Return the numbers of retired replicas by reason."""
         return {reason.value: count for reason, count in self._pool.retired.items()}
 
 

@@ -1,7 +1,7 @@
-"""A person beside a policy: acts on its desktop between two of its steps, marked in its trajectory.
+"""Interventions: actions of a person on a leased desktop between two steps of its policy.
 
-Who calls has no lease of the episode: it is an operator's call, by the replica. Each person who takes over
-is a session with numbers of its own, so that a call that is sent again acts no second time.
+The caller is an operator, who names the replica and has no lease of the episode. Each person who takes over
+has a session with numbers of its own, so that a repeated call acts only once.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ from osgym_protocol.host_api import InterveneRequest, StepAnswer
 from osgym_protocol.records import Record
 
 KEEP_SESSIONS = 256
-"""Of all episodes together; the one that acted longest ago is forgotten first."""
+"""Number of sessions of all episodes; the one that acted longest ago is forgotten first."""
 
 
 @dataclass(slots=True)
 class _Sessions:
-    """The last number of each session, by episode and session."""
+    """Last number of each session, by episode and session."""
 
     last: OrderedDict[tuple[str, str], int] = field(default_factory=OrderedDict)
 
@@ -39,10 +39,9 @@ class _Sessions:
 
 
 class Interventions:
-    """What people do on desktops whose leases others hold. For one event loop."""
+    """Interventions on desktops whose leases others hold. For one event loop."""
 
     def __init__(self, service: EpisodeService) -> None:
-        """Nobody acts yet."""
         self._service = service
         self._sessions = _Sessions()
 
@@ -58,7 +57,7 @@ class Interventions:
         raise ServiceError(ErrorCode.NOT_FOUND, "There is no such replica, or nobody leases it.")
 
     async def act(self, replica_id: str, request: InterveneRequest, by: str | None = None) -> Record:
-        """Do what a person does, record it, and return a frame, as a step does.
+        """Carry out a person's actions, record them, and return a frame, as a step does.
 
         Waits for a running step of the policy. The repetition of a session's last number gives the screen as
         it is now.

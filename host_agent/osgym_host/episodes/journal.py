@@ -1,4 +1,4 @@
-"""What must survive a killed host agent: each episode's state on disk, and which episodes were lost.
+"""Journal of episodes: the state of each on disk, and lost ones, both kept past a killed host agent.
 
 One folder per live episode: `episode.json`, written once when a client gets it; `progress.jsonl`, one
 line per step, written before the step is sent to the guest (no fsync: a killed process loses nothing that
@@ -38,27 +38,27 @@ log = logging.getLogger(__name__)
 
 VERSION = 1
 MAX_PROGRESS_BYTES = 1024 * 1024
-"""A longer `progress.jsonl` begins anew with its last line."""
+"""Size above which `progress.jsonl` restarts with its last line."""
 _Number = Annotated[int, Bounds(ge=0, le=MAX_SEQ)]
 MAX_LOST = 1000
 MAX_LOST_BYTES = 8 * 1024 * 1024
-"""A longer `lost.jsonl` is written anew with its last `MAX_LOST` lines."""
+"""Size above which `lost.jsonl` is rewritten with its last `MAX_LOST` lines."""
 LOST_S = 86_400.0
-"""How long a lost episode is remembered."""
+"""Time for which a lost episode is kept."""
 FULL_BELOW_BYTES = 8 << 20
-"""With less free disk than this, replicas and the host agent alike fail to write."""
+"""Free disk space below which replicas and the host agent fail to write."""
 _EPISODE, _PROGRESS, _SCORE = "episode.json", "progress.jsonl", "evaluation.json"
 _SCORING, _FILES, _LOST = "scoring", "files", "lost.jsonl"
 
 
 @dataclass(frozen=True, slots=True)
 class RequestMark(Message):
-    """Which request an episode answers: a repetition must find it, also after a restart.
+    """Request that an episode answers, by which a repetition finds it after a restart.
 
     Attributes:
         meaning: Digest of what a repetition must not change.
         index, count: Which of the children of a fork it is; 0 of 1 for a create.
-        pause_ms: Of the fork.
+        pause_ms: Pause of the fork's parent.
     """
 
     request_id: str
@@ -70,7 +70,7 @@ class RequestMark(Message):
 
 @dataclass(frozen=True, slots=True)
 class LostEpisode(Message):
-    """What is remembered of an episode that was taken from its client; `at` is in Unix time."""
+    """Episode that was taken from its client; `at` is in Unix time."""
 
     episode_id: str
     lease: str
@@ -86,7 +86,7 @@ class LostEpisode(Message):
 
     @classmethod
     def of(cls, episode: HostEpisode, reason: Reason) -> LostEpisode:
-        """Return what to remember of an episode that ends for `reason`."""
+        """Return the record of an episode that ends for `reason`."""
         return cls(
             episode_id=episode.episode_id,
             lease=episode.lease.token,
@@ -102,7 +102,7 @@ class LostEpisode(Message):
         )
 
     def episode(self) -> HostEpisode:
-        """Return an ended episode that says what became of it."""
+        """Return the ended episode, which answers its client with the reason."""
         try:
             reason = Reason(self.reason)
         except ValueError:  # of another version
@@ -122,7 +122,7 @@ class LostEpisode(Message):
 
 @dataclass(frozen=True, slots=True)
 class JournalEntry(Message):
-    """One episode as it was given to its client."""
+    """Episode as it was given to its client."""
 
     episode_id: str
     lease: str
@@ -153,12 +153,12 @@ class JournalEntry(Message):
 
 @dataclass(frozen=True, slots=True)
 class UnfinishedEpisode:
-    """An episode that a killed host agent left.
+    """Episode that a killed host agent left.
 
     Attributes:
-        progress: How far it was.
-        touched_at: The last sign of life of its lease, in Unix time.
-        scored: Its check had begun.
+        progress: Progress at the last note.
+        touched_at: Unix time of the last sign of life of the lease.
+        scored: True if the check had begun.
     """
 
     entry: JournalEntry
@@ -168,7 +168,7 @@ class UnfinishedEpisode:
     evaluation: EvaluationAnswer | None = None
 
     def lost(self) -> LostEpisode:
-        """Return what is remembered of it when it cannot go on."""
+        """Return the record of an episode that cannot continue."""
         entry = self.entry
         task_id = entry.saved.task.get("id") if entry.saved.task is not None else None
         return LostEpisode(
@@ -186,15 +186,14 @@ class UnfinishedEpisode:
 
 
 class EpisodeJournal:
-    """The folder of this instance's episodes. Calls are short and block; one event loop uses it."""
+    """Folder of this instance's episodes. Calls are short and block; for one event loop."""
 
     def __init__(self, root: Path) -> None:
-        """Nothing is read or written before `open`."""
         self._root = root
         self._steps = False
 
     def open(self, *, survives: bool) -> tuple[list[UnfinishedEpisode], list[LostEpisode]]:
-        """Take the folder over; return what a predecessor left in it.
+        """Take over the folder and return the episodes that a previous host agent left.
 
         Args:
             survives: Replicas outlive the host agent, so the steps are worth noting.
@@ -227,7 +226,7 @@ class EpisodeJournal:
         return folder
 
     def disk_is_full(self) -> bool:
-        """Whether the disk of the data folder, on which replicas write as well, has hardly a byte left."""
+        """Return whether the disk of the data folder and the replicas has almost no space left."""
         try:
             now = os.statvfs(self._root)
         except OSError:
@@ -235,7 +234,7 @@ class EpisodeJournal:
         return now.f_bavail * now.f_frsize < FULL_BELOW_BYTES
 
     def began(self, entry: JournalEntry) -> None:
-        """Note that a client gets this episode. What cannot be written does not survive a restart."""
+        """Write an episode that a client gets. Without the file the episode does not survive a restart."""
         folder = self._root / entry.episode_id
         try:
             folder.mkdir(mode=0o700, exist_ok=True)
@@ -244,7 +243,7 @@ class EpisodeJournal:
             log.warning("episode %s would not survive a restart: %s", entry.episode_id, error)
 
     def progress(self, episode_id: str, progress: EpisodeProgress) -> None:
-        """Note a step that is about to be sent, or a step that was taken back."""
+        """Write a step that is about to be sent, or was taken back."""
         if not self._steps:
             return
         path = self._root / episode_id / _PROGRESS
@@ -262,7 +261,7 @@ class EpisodeJournal:
             log.warning("step %d of episode %s was not noted: %s", progress.seq, episode_id, error)
 
     def scoring(self, episode_id: str) -> None:
-        """Note that an episode's check begins: whatever becomes of it, no step follows."""
+        """Write that the check of an episode begins, so that no step follows."""
         if not self._steps:
             return
         try:
@@ -271,7 +270,7 @@ class EpisodeJournal:
             log.warning("that episode %s is scored was not noted: %s", episode_id, error)
 
     def evaluated(self, episode_id: str, answer: EvaluationAnswer) -> None:
-        """Note how an episode was scored."""
+        """Write the score of an episode."""
         if not self._steps:
             return
         try:
@@ -280,17 +279,17 @@ class EpisodeJournal:
             log.warning("the score of episode %s was not noted: %s", episode_id, error)
 
     def touch(self, episode_id: str) -> None:
-        """Note a sign of life of the lease."""
+        """Write a sign of life of the lease."""
         if self._steps:
             with contextlib.suppress(OSError):
                 os.utime(self._root / episode_id / _EPISODE)
 
     def ended(self, episode_id: str) -> None:
-        """Remove all of an episode. Idempotent."""
+        """Remove the files of an episode. Idempotent."""
         shutil.rmtree(self._root / episode_id, ignore_errors=True)
 
     def lost(self, episodes: Iterable[LostEpisode]) -> None:
-        """Remember episodes that were taken from their clients."""
+        """Write episodes that were taken from their clients."""
         text = "".join(json.dumps(episode.to_dict()) + "\n" for episode in episodes)
         if not text:
             return
@@ -304,7 +303,7 @@ class EpisodeJournal:
             log.warning("lost episodes are not remembered: %s", error)
 
     def clear(self) -> None:
-        """Remove all episodes, but not the memory of the lost ones."""
+        """Remove all episodes but not the lost ones."""
         with contextlib.suppress(OSError):
             for folder in self._root.iterdir():
                 if folder.is_dir():

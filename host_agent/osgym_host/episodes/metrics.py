@@ -1,4 +1,4 @@
-"""What is counted about episodes, in Prometheus' terms."""
+"""Prometheus metrics of episodes."""
 
 from __future__ import annotations
 
@@ -17,10 +17,9 @@ _OPEN_BUCKETS = (0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 300)
 
 
 class EpisodeMetrics:
-    """Counters and histograms of episodes, on the registry that is given."""
+    """Counters and histograms of episodes."""
 
     def __init__(self, registry: CollectorRegistry) -> None:
-        """Register them all."""
         self.step_ms, self.open_ms = Window(), Window()
         """Of steps in the guest, and of creates as a whole, for `History`."""
         self.scored = Window()
@@ -96,7 +95,7 @@ class EpisodeMetrics:
         self._begin_at_zero()
 
     def _begin_at_zero(self) -> None:
-        """Export series that are still 0: one that begins with 1 has no increase."""
+        """Export series that are still 0, since a series that begins with 1 shows no increase."""
         for reason in Reason:
             self.failed_to_open.labels(reason.value)
         for how in TerminationReason:
@@ -106,24 +105,24 @@ class EpisodeMetrics:
         self.forks.labels("ok")
 
     def opened(self, timing_ms: Mapping[str, float]) -> None:
-        """A client got an episode."""
+        """Count an episode that a client got."""
         self._opened.inc()
         self.open_ms.add(timing_ms.get("total", sum(timing_ms.values())))
         for phase, ms in timing_ms.items():
             self._open_s.labels(phase).observe(ms / 1000)
 
     def paused(self, pause_ms: float) -> None:
-        """A branch point was taken."""
+        """Count the pause of a branch point."""
         self._pause_s.observe(pause_ms / 1000)
 
     def branched(self, pause_ms: float, children_s: float, children: int) -> None:
-        """A fork has all its children."""
+        """Count a fork with all its children."""
         self.paused(pause_ms)
         self._children_s.observe(children_s)
         self._children.inc(children)
 
     def stepped(self, guest_ms: float, seen: Observation | None) -> None:
-        """A step was carried out, and says whether the frame of the one before was the final one."""
+        """Count a step, and whether the frame of the step before was the final one."""
         self._steps.inc()
         self.step_ms.add(guest_ms)
         if seen is not None and seen.previous is not None and not seen.previous.final:
@@ -132,7 +131,7 @@ class EpisodeMetrics:
         self._step_s.observe(guest_ms / 1000)
 
     def evaluated(self, answer: EvaluationAnswer) -> None:
-        """An episode was scored, or could not be."""
+        """Count an evaluation with or without a reward."""
         if answer.reward is None:
             outcome = "error"
         else:

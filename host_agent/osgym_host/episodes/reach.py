@@ -37,10 +37,10 @@ from osgym_protocol.reach import (
 T = TypeVar("T")
 
 LARGE_AT_ONCE = 8
-"""Files and videos that are in this host's memory at a time."""
+"""Number of files and videos in this host's memory at once."""
 LARGE_WAIT_S = 60.0
 XML_SLACK = 4
-"""An answer with a tree may be so much larger than what is asked for, and then is cut."""
+"""Factor by which the answer of a tree may exceed the size that is asked for, before it is cut."""
 
 _CODES: Mapping[str, ErrorCode] = {
     GuestErrorCode.NO_SUCH_FILE: ErrorCode.PATH_NOT_FOUND,
@@ -57,7 +57,7 @@ _CODES: Mapping[str, ErrorCode] = {
 
 
 def refused_reach(error: GuestRefused) -> ServiceError:
-    """Return the host's error for a reach that the guest refused; nobody's training run is at fault."""
+    """Return the host's error for a reach that the guest refused."""
     code = _CODES.get(error.code, ErrorCode.REACH_FAILED)
     message = error.message
     if error.code == GuestErrorCode.NOT_FOUND:
@@ -66,16 +66,15 @@ def refused_reach(error: GuestRefused) -> ServiceError:
 
 
 class ReachService:
-    """All reaches of this host."""
+    """Reaches into the desktops of this host."""
 
     def __init__(self, episodes: EpisodeService, offered: Callable[[], frozenset[ReachKind]]) -> None:
-        """Keep where episodes are found; `offered` says what the guests of this host can."""
         self._episodes = episodes
         self._offered = offered
         self._large = asyncio.Semaphore(LARGE_AT_ONCE)
 
     async def execute(self, episode_id: str, body: ExecuteRequest) -> CommandResult:
-        """Run a command to its end; a repeated `request_id` runs nothing a second time."""
+        """Run a command to its end; a repeated `request_id` runs nothing again."""
         order = {name: value for name, value in body.to_dict().items() if name != "lease"}
         said = {"command": shortened(" ".join(body.command)), "timeout_s": body.timeout_s, "cwd": body.cwd}
         return await self._call(
@@ -184,7 +183,7 @@ class ReachService:
     # What all share --------------------------------------------------------------------------------
 
     def _admitted(self, kind: ReachKind, episode_id: str, lease: str) -> HostEpisode:
-        """Return the episode, if its client may reach into it so now."""
+        """Return the episode if its client may reach into it in this way now."""
         episode = self._episodes.claim(episode_id, lease)
         if kind not in self._offered():
             text = f"The guests of this host cannot do that ({kind}): they have no agent of ours inside."
@@ -252,7 +251,7 @@ class ReachService:
             self._episodes.recorder.add(episode.episode_id, line)
 
     async def _one_large(self, work: Coroutine[Any, Any, T]) -> T:
-        """Do what may take much memory when there is room for it."""
+        """Run a transfer that may need much memory once few others run."""
         try:
             async with asyncio.timeout(LARGE_WAIT_S):
                 await self._large.acquire()

@@ -1,4 +1,4 @@
-"""Trajectories on disk: one folder per episode, JSON lines beside frames, bounded each and in all.
+"""Trajectories on disk: one folder per episode with JSON lines and frames, bounded in size.
 
 Writing happens in one thread behind a queue that is bounded in bytes: a disk that cannot keep up
 costs frames (marked in the line), never time of a step. An episode that has recorded as much as one may
@@ -33,14 +33,14 @@ log = logging.getLogger(__name__)
 MAX_QUEUED_BYTES = 64 * 1024 * 1024
 MAX_EPISODES = 10_000
 SHORT_LINE_BYTES = 4096
-"""A line that is no longer is kept in any case: how many there are, the steps bound."""
+"""Length up to which a line is kept in any case; the number of steps bounds such lines."""
 _KEPT_OF_A_LONG_LINE = ("kind", "step", "seq", "done", "frame_dropped")
 LINES = "steps.jsonl"
 _EPISODE_ID = re.compile(r"[A-Za-z0-9]{1,64}", re.ASCII)
 
 
 class RecordMode(StrEnum):
-    """What is kept of an episode."""
+    """Parts of an episode that are recorded."""
 
     OFF = "off"
     STEPS = "steps"
@@ -49,12 +49,12 @@ class RecordMode(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class RecordedExtent:
-    """How far the trajectory of an episode was written.
+    """Extent of an episode's trajectory on disk.
 
     Attributes:
-        started: Its first line is there.
-        last_seq: The number of the last recorded step, 0 for none.
-        evaluated: The line of its evaluation is there.
+        started: True if the first line is written.
+        last_seq: Number of the last recorded step; 0 without steps.
+        evaluated: True if the line of the evaluation is written.
     """
 
     started: bool = False
@@ -71,7 +71,7 @@ class _Job:
 
 
 class TrajectoryRecorder:
-    """Writes trajectories below `root`; at most `max_mib` and `MAX_EPISODES`, the oldest go first."""
+    """Writes trajectories below `root`, at most `max_mib` and `MAX_EPISODES`; removes the oldest first."""
 
     def __init__(
         self, root: Path, mode: RecordMode, max_mib: int, episode_max_mib: int | None = None
@@ -122,7 +122,7 @@ class TrajectoryRecorder:
         frame: bytes | memoryview = b"",
         image_format: str = "",
     ) -> None:
-        """Append a line, and its frame when frames are kept. Returns at once."""
+        """Append a line, and its frame if frames are kept. Returns at once."""
         if self._thread is None:
             return
         name = ""
@@ -138,7 +138,7 @@ class TrajectoryRecorder:
         self._jobs.put(_Job(self._root / episode_id, line, frame if name else b"", name))
 
     def flush(self, timeout_s: float = 10.0) -> bool:
-        """Wait until all that was added before is on disk (blocking); return whether it is."""
+        """Wait until all added lines are on disk (blocking); return whether they are."""
         if self._thread is None:
             return True
         mark = threading.Event()
@@ -295,7 +295,7 @@ def _write_file(path: Path, flag: int, data: bytes | memoryview) -> None:
 
 
 def _mended(file: Path) -> int:
-    """Let nobody but its owner read a file of a trajectory; return its size."""
+    """Restrict a file of a trajectory to its owner; return its size."""
     found = file.lstat()
     if stat.S_ISREG(found.st_mode) and stat.S_IMODE(found.st_mode) != 0o600:
         file.chmod(0o600)

@@ -1,4 +1,4 @@
-"""Episodes that outlive a killed host agent: their replicas are adopted, their leases go on.
+"""Recovery of episodes after a killed host agent: their replicas are adopted, their leases continue.
 
 What cannot go on (its replica is gone, its lease ran out meanwhile, the runtime keeps no replicas) is
 remembered as lost, so that its client gets the reason when it comes back.
@@ -29,7 +29,7 @@ from osgym_protocol.host_api import StepRequest
 log = logging.getLogger(__name__)
 
 GRACE_S = 30.0
-"""On top of a lease's time to live: nobody could renew it while the host agent was down."""
+"""Extension of a lease's time to live, since nobody could renew it while the host agent was down."""
 ADOPT_S = 30.0
 """Deadline of one adoption."""
 
@@ -39,7 +39,7 @@ def choose(
 ) -> tuple[
     list[tuple[UnfinishedEpisode, base.ReplicaRecord]], list[UnfinishedEpisode], list[base.ReplicaRecord]
 ]:
-    """Decide what goes on; pure.
+    """Choose the episodes that continue. Pure.
 
     A lease is alive when its last sign of life is not older than its time to live and `GRACE_S`.
 
@@ -61,17 +61,16 @@ def choose(
 
 
 class EpisodeRecovery:
-    """Takes over what a killed host agent left. Used once, before anything is served."""
+    """Takes over the episodes of a killed host agent, once, before the host serves."""
 
     def __init__(self, creator: EpisodeCreator, brancher: ReplicaBrancher, runtime: base.Runtime) -> None:
-        """Keep the parts."""
         self._creator = creator
         self._service = creator.service
         self._brancher = brancher
         self._runtime = runtime
 
     async def recover(self, records: Sequence[base.ReplicaRecord]) -> list[tuple[RequestMark, HostEpisode]]:
-        """Adopt the replicas whose episodes go on, reap the others.
+        """Adopt the replicas whose episodes continue, and remove the others.
 
         Returns:
             The episodes that go on, with the requests that they answered.
@@ -108,7 +107,7 @@ class EpisodeRecovery:
             return await self._adopt(left, record)
 
     async def _adopt(self, left: UnfinishedEpisode, record: base.ReplicaRecord) -> HostEpisode | None:
-        """Give the episode its replica back; None when that failed (its replica is removed then)."""
+        """Give the episode its replica back; return None if that failed, with the replica removed."""
         entry = left.entry
         saved = replace(entry.saved, progress=left.progress)
         try:
@@ -138,12 +137,12 @@ class EpisodeRecovery:
         return episode
 
     async def _complete_trajectory(self, episode: HostEpisode, recorded: RecordedExtent) -> None:
-        """Add the lines that were still queued when the agent was killed: at most one of each kind.
+        """Add trajectory lines that were queued when the agent was killed: at most one of each kind.
 
         The answers of all steps but the last are gone with the agent; the last one's is stored by the guest.
         """
         if not recorded.started:
-            self._service.record_start(episode)
+            self._service.lines.start(episode)
         seq = episode.steps.progress.seq
         if seq > recorded.last_seq:
             episode.steps.unrecorded = seq
@@ -152,4 +151,4 @@ class EpisodeRecovery:
                     again = StepRequest(episode.lease.token, seq, ())
                     await self._service.step(episode.episode_id, again)
         if episode.evaluation is not None and not recorded.evaluated:
-            self._service.record_evaluation(episode.episode_id, episode.evaluation)
+            self._service.lines.evaluation(episode.episode_id, episode.evaluation)

@@ -21,9 +21,9 @@ from osgym_protocol.codes import ErrorCode
 
 MAKE_S = 150.0
 WAIT_S = 30.0
-"""One page is made at a time; who waits longer for his turn is told to ask again."""
+"""Longest wait for a page, since one page is made at a time; then the client is told to ask again."""
 MEMORY_BYTES = 8 << 30
-"""Of address space; what is used is a fraction of it."""
+"""Bound of the process's address space, of which it uses a fraction."""
 MAX_SAID_BYTES = 2000
 NOT_RECORDED = "Nothing was recorded of this episode."
 COMMAND = (sys.executable, "-m", "osgym_cli", "data", "replay")

@@ -1,4 +1,4 @@
-"""The lease of one replica: calls to its guest, which end when the replica does, with one typed error."""
+"""Lease of one replica: calls to its guest, which end with one typed error when the replica ends."""
 
 from __future__ import annotations
 
@@ -31,14 +31,14 @@ class ReplicaLease:
     Attributes:
         lost: Set, with why, as soon as the replica ends under the lease or is released.
         manager: The replica's manager; None before `attach` and after `release`.
-        replica_id, generation: Of the replica; kept after its end.
+        replica_id, generation: Names of the replica, kept after its end.
         policy_acted: Returns whether an action of the policy was sent to it; evidence for `core.loss`.
         excuses_agent: Counts a fault of the guest agent; returns whether that is still the host's loss.
         disk_was_full: Returns whether the host's disk was full during the episode, which may be the cause.
     """
 
     def __init__(self, replica_id: str = "", generation: int = 0) -> None:
-        """Make a lease without a replica: the pool is given `on_revoked` before it gives a replica."""
+        """Make a lease without a replica, since the pool needs `on_revoked` before it leases one."""
         self.lost: asyncio.Future[EpisodeOver] = asyncio.get_running_loop().create_future()
         self.manager: ReplicaManager | None = None
         self.policy_acted: Callable[[], bool] = bool
@@ -49,12 +49,12 @@ class ReplicaLease:
         self.generation = generation
 
     def attach(self, manager: ReplicaManager) -> None:
-        """Take the replica that the pool gave."""
+        """Use a replica that the pool leased."""
         self.manager, self._guest = manager, manager.guest
         self.replica_id, self.generation = manager.replica_id, manager.generation
 
     async def check_alive(self) -> None:
-        """Check that the replica has not ended, before an action counts as one of the policy.
+        """Check that the replica is alive before an action counts as one of the policy.
 
         Why it ended may be known a second later: an action that comes in between has not ended it.
 
@@ -68,7 +68,7 @@ class ReplicaLease:
             raise self.loss()
 
     def on_revoked(self, reason: Reason, detail: str) -> None:
-        """Called by the manager when the replica ends under the lease."""
+        """End the lease; the manager calls it when the replica ends."""
         if self.lost.done():
             return
         acted = self.policy_acted()
@@ -78,7 +78,7 @@ class ReplicaLease:
 
     @property
     def guest(self) -> GuestClient:
-        """The client of the replica's guest agent.
+        """Client of the replica's guest agent.
 
         Raises:
             EpisodeOver: The replica is lost.
@@ -88,18 +88,18 @@ class ReplicaLease:
         return self._guest
 
     def loss(self) -> EpisodeOver:
-        """Return why the replica is lost, as an error to raise; it must be lost."""
+        """Return the error to raise for a lost replica."""
         return self.lost.result().copy()
 
     def release(self, reason: Reason, detail: str = "") -> None:
-        """Give the replica up: it retires, every call in flight ends with `reason`. Idempotent."""
+        """Retire the replica and end every call in flight with `reason`. Idempotent."""
         self.on_revoked(reason, detail)
         manager, self.manager, self._guest = self.manager, None, None
         if manager is not None:
             manager.retire(reason, detail)
 
     async def witness(self) -> None:
-        """Note what the guest agent is, before the client can do anything to it.
+        """Record the identity of the guest agent before the client can change it.
 
         Raises:
             EpisodeOver: The replica is lost.
@@ -109,7 +109,7 @@ class ReplicaLease:
             await self.call(self.manager.witness())
 
     async def attest(self, *, afresh: bool) -> None:
-        """Check that the guest agent is still what it was.
+        """Check that the guest agent still has its recorded identity.
 
         Args:
             afresh: Over a new connection, which the calls that follow use too.
@@ -123,7 +123,7 @@ class ReplicaLease:
             await self.call(self.manager.attest(afresh=afresh))
 
     async def freeze_disk(self) -> FrozenDisk | None:
-        """Return its disk as it is now, to be read from outside; None where its runtime cannot.
+        """Return the disk as it is now, to be read from outside; None if the runtime has no such disk.
 
         Raises:
             RuntimeFault: It could not be done.
@@ -131,7 +131,7 @@ class ReplicaLease:
         return None if self.manager is None else await self.manager.freeze_disk()
 
     async def attempt(self, work: Coroutine[Any, Any, T]) -> T:
-        """Run a call to the guest; end at once when the replica does. The caller judges what fails.
+        """Run a call to the guest and end it when the replica ends. The caller handles other errors.
 
         Raises:
             EpisodeOver: The replica is lost, or was when the call began.
@@ -155,7 +155,7 @@ class ReplicaLease:
             del task  # its error would keep this frame and this frame its error, with all that was read
 
     async def call(self, work: Coroutine[Any, Any, T]) -> T:
-        """Run a call to the guest. One that is gone, hangs or talks nonsense loses the replica.
+        """Run a call to the guest. An unreachable, hung or malformed guest loses the replica.
 
         Raises:
             EpisodeOver: The replica is lost, or was when the call began.

@@ -1,4 +1,4 @@
-"""Creates, forks and checkpoints by request id: repeated ones share the work, cancelled ones are undone.
+"""Creates, forks and checkpoints by request id: repetitions share the work, cancelled requests are undone.
 
 Request ids are scoped by token: the same id under another token is another request.
 
@@ -39,7 +39,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class _CreateReplay:
-    """What a repetition of a create needs: not the first frame, which is large."""
+    """Answer of a create for repetitions, without the first frame, which is large."""
 
     episode_id: str
     lease: str
@@ -47,7 +47,7 @@ class _CreateReplay:
 
 
 _RequestKey = tuple[str, str]
-"""Digest of the sender's token, and the request id."""
+"""Digest of the sender's token, and request id."""
 _MAY_CHANGE = frozenset(("request_id", "wait_s", "observe"))
 """Options of a create that a repetition may change."""
 _SEPARATOR = ":"
@@ -67,10 +67,9 @@ class _KnownRequest:
 
 
 class RequestRegistry:
-    """The requests of this host by their id."""
+    """Requests of this host by their id."""
 
     def __init__(self, creator: EpisodeCreator, forks: EpisodeForks, checkpoints: Checkpoints) -> None:
-        """Start empty."""
         self._service = creator.service
         self._creator = creator
         self._forks = forks
@@ -157,7 +156,7 @@ class RequestRegistry:
             self._drop(key, request, request.task)
 
     def remember(self, survivors: Iterable[tuple[RequestMark, HostEpisode]]) -> None:
-        """Know the requests of episodes that outlived a host agent; a fork only with all its children."""
+        """Add the requests of recovered episodes; a fork only with all its children."""
         groups: dict[_RequestKey, list[tuple[RequestMark, HostEpisode]]] = {}
         for mark, episode in survivors:
             groups.setdefault((_token_of(mark.meaning), mark.request_id), []).append((mark, episode))
@@ -189,7 +188,7 @@ class RequestRegistry:
         start: Callable[[], Coroutine[Any, Any, T]],
         keep: Callable[[T], Any],
     ) -> Any:
-        """Do the work once; return what it gave, or later what was kept of that."""
+        """Run the work once; return its result to all waiters, and its kept answer later."""
         self._refuse_cancelled((sender.token, request_id))
         key = self._key(sender, request_id)
         request = self._known.get(key)
@@ -219,7 +218,7 @@ class RequestRegistry:
         return work.result()
 
     def _settle(self, key: _RequestKey, request: _KnownRequest) -> None:
-        """Keep of finished work what a repetition needs; of failed work nothing."""
+        """Keep the answer of finished work; forget failed work."""
         task, request.task = request.task, None
         assert task is not None
         if not task.cancelled() and task.exception() is None:
@@ -228,7 +227,7 @@ class RequestRegistry:
             self._known.remove(key)
 
     def _drop(self, key: _RequestKey, request: _KnownRequest, task: asyncio.Task[Any] | None) -> None:
-        """Free whatever the request got or is about to get; a later one of this id starts anew."""
+        """Forget the request and free what it got or is about to get."""
         if self._known.get(key) is request:
             self._known.remove(key)
         if task is not None and not task.done():

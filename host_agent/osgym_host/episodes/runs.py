@@ -1,4 +1,4 @@
-"""The episodes of each run that clients gave a name: for people who look at one as it goes."""
+"""Episodes of each named run, for the dashboard."""
 
 from __future__ import annotations
 
@@ -11,22 +11,21 @@ from osgym_host.episodes.episode import HostEpisode
 from osgym_host.episodes.service import EpisodeService
 
 KEPT = 20_000
-"""Ended episodes, of all runs together; about 6 MiB."""
+"""Number of ended episodes of all runs; about 6 MiB."""
 
 Row = dict[str, Any]
 
 
 class RunLog:
-    """What is known of runs since this host agent began. For one event loop."""
+    """Runs since this host agent started. For one event loop."""
 
     def __init__(self, episodes: EpisodeService) -> None:
-        """Note every episode with the name of a run that ends from now on."""
         self._episodes = episodes
         self._ended: deque[tuple[str, Row]] = deque(maxlen=KEPT)
         episodes.on_end.append(self._note)
 
     def names(self) -> list[Row]:
-        """Return one object for each run, the one that went on last first."""
+        """Return one object for each run, the most recently active first."""
         rows: dict[str, list[Row]] = {}
         for run, row in [*self._ended, *self._living()]:
             rows.setdefault(run, []).append(row)
@@ -34,7 +33,7 @@ class RunLog:
         return sorted(found, key=lambda one: (one["active"] > 0, one["last_at"]), reverse=True)
 
     def episodes(self, run: str, limit: int) -> list[Row]:
-        """Return the latest episodes of a run in the order of their ends; those that live come last."""
+        """Return the latest episodes of a run in the order of their ends; active ones come last."""
         every = [row for name, row in [*self._ended, *self._living()] if name == run]
         return every[-limit:]
 
@@ -49,7 +48,7 @@ class RunLog:
 
 
 def _is_start(episode: HostEpisode) -> bool:
-    """Whether it was only set up, so that others could begin there: no attempt at its task."""
+    """Return whether an episode was only set up for others to branch from, and attempted nothing."""
     closed = episode.over is not None and episode.over.reason is Reason.CLOSED
     return closed and episode.steps.progress.step == 0 and not episode.scored
 
@@ -72,7 +71,7 @@ def _row(episode: HostEpisode) -> Row:
 
 
 def summary(run: str, rows: Iterable[Row]) -> Row:
-    """Return how a run stands. Pure.
+    """Return the state of a run. Pure.
 
     `mean_reward` is of the scored episodes, None where there are none; `solved` had a reward of 1 or more.
     """

@@ -1,8 +1,9 @@
-"""All episodes of this host: take, find by lease, renew, step, evaluate, end, forget."""
+"""All episodes of this host: find, renew, step, evaluate and end them, by their leases."""
 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import hmac
 import itertools
 import logging
@@ -22,6 +23,7 @@ from osgym_host.episodes.evaluation import evaluate_episode, lost_by_policy, no_
 from osgym_host.episodes.journal import EpisodeJournal, JournalEntry, LostEpisode, RequestMark
 from osgym_host.episodes.metrics import EpisodeMetrics
 from osgym_host.episodes.recorder import TrajectoryRecorder
+from osgym_host.episodes.trajectory_lines import TrajectoryLines
 from osgym_host.errors import ServiceError
 from osgym_host.replicas.events import EventLog
 from osgym_host.tracing import StepTracer, TracedStep
@@ -33,13 +35,12 @@ from osgym_protocol.records import Record
 log = logging.getLogger(__name__)
 
 LOOK_S = 0.25
-"""Between two looks at the disk, and at the most between two at the leases."""
+"""Interval of checks of the disk; longest interval of checks of the leases."""
 KEEP_ENDED = 1000
-"""Ended episodes that can still be asked about; the oldest are forgotten first."""
-
+"""Number of ended episodes that clients can ask about; the oldest are forgotten first."""
 
 Judge = Callable[[HostEpisode, EvaluationAnswer], Awaitable[EvaluationAnswer]]
-"""Decides whose fault a failed check is, and returns the answer that follows from it."""
+"""Function that decides whose fault a failed check is, and returns the answer that follows."""
 
 
 class EpisodeService:
@@ -54,20 +55,20 @@ class EpisodeService:
         metrics: EpisodeMetrics,
         limits: EpisodeLimits,
     ) -> None:
-        """Nothing happens before `start`."""
         self.events = events
         self.recorder = recorder
+        self.lines = TrajectoryLines(recorder)
         self.journal = journal
         self.metrics = metrics
         self.limits = limits
         self.notice: Notice | None = None
-        """The notice that clients see while this host is about to be taken away."""
+        """Notice that clients see while this host is about to be taken away."""
         self.tracer: StepTracer | None = None
-        """Makes the spans of steps whose clients ask for them."""
+        """Maker of the spans of steps whose clients ask for them."""
         self.judge: Judge | None = None
-        """Called with each answer of a check, which it may change; None leaves all answers as they are."""
+        """Function that may change each answer of a check; None leaves all answers as they are."""
         self.on_end: list[Callable[[HostEpisode], None]] = []
-        """Called with each episode that ends."""
+        """Callbacks for each episode that ends."""
         self._active: dict[str, HostEpisode] = {}
         self._by_lease: dict[str, HostEpisode] = {}
         self._disk_full_at = -math.inf
@@ -90,7 +91,7 @@ class EpisodeService:
         await asyncio.gather(*checks, return_exceptions=True)
 
     def end_all(self, reason: Reason) -> int:
-        """End every episode, and remember that past a restart; return how many there were."""
+        """End every episode, and keep the reason past a restart; return the number of episodes."""
         ended = list(self._active.values())
         for episode in ended:
             self.end(episode, reason)
@@ -105,12 +106,12 @@ class EpisodeService:
         return list(self._active.values())
 
     def latest(self, limit: int) -> list[HostEpisode]:
-        """Return the episodes that live, then those that ended, the newest first of each."""
+        """Return active episodes, then ended ones, each with the newest first."""
         every = itertools.chain(reversed(self._active.values()), reversed(self._ended.values()))
         return list(itertools.islice(every, limit))
 
     def find(self, episode_id: str) -> HostEpisode:
-        """Return an episode, ended ones too.
+        """Return an active or ended episode.
 
         Raises:
             ServiceError: `unknown_episode`.
@@ -121,10 +122,10 @@ class EpisodeService:
         return episode
 
     def claim(self, episode_id: str, lease: str) -> HostEpisode:
-        """Return a live episode to the one who holds its lease, and renew it.
+        """Return an active episode to the holder of its lease, and renew the lease.
 
         Raises:
-            ServiceError: `unknown_episode`, `lease_mismatch`, or why the episode is over.
+            ServiceError: `unknown_episode`, `lease_mismatch`, or the reason for which the episode is over.
         """
         episode = self._active.get(episode_id) or self.find(episode_id)
         if not hmac.compare_digest(episode.lease.token.encode(), lease.encode()):
@@ -142,7 +143,7 @@ class EpisodeService:
         """Renew a lease by its secret alone.
 
         Raises:
-            ServiceError: `unknown_episode`, or why the episode is over.
+            ServiceError: `unknown_episode`, or the reason for which the episode is over.
         """
         episode = self._by_lease.get(lease)
         if episode is None:
@@ -162,13 +163,13 @@ class EpisodeService:
         timing_ms: Mapping[str, float] | None = None,
         pause_ms: float | None = None,
     ) -> None:
-        """Take an episode that has its replica, as its client is about to get it.
+        """Add a new episode that has its replica, before its client gets it.
 
         Args:
-            mark: The request that it answers.
-            frame: The first frame, for the trajectory.
-            timing_ms: Of the phases of a create.
-            pause_ms: How long the parent stood still, for one that was branched.
+            mark: Request that the episode answers.
+            frame: First frame, for the trajectory.
+            timing_ms: Times of the phases of a create.
+            pause_ms: Pause of the parent, for an episode that was branched.
         """
         self.journal.began(JournalEntry.of(episode, mark))
         self._activate(episode)
@@ -176,43 +177,15 @@ class EpisodeService:
             self.metrics.opened(timing_ms)
         origin = {"parent": episode.parent.to_dict()} if episode.parent is not None else {}
         self._add_event(episode, state="active", **origin)
-        self.record_start(episode, frame, timing_ms=timing_ms, pause_ms=pause_ms)
-
-    def record_start(
-        self,
-        episode: HostEpisode,
-        frame: ObservedFrame | None = None,
-        *,
-        timing_ms: Mapping[str, float] | None = None,
-        pause_ms: float | None = None,
-    ) -> None:
-        """Add the first line of an episode's trajectory (the arguments are those of `register`)."""
-        origin = {"parent": {**episode.parent.to_dict(), "pause_ms": pause_ms}} if episode.parent else {}
-        line = {
-            "kind": "start",
-            "episode_id": episode.episode_id,
-            "task_id": episode.task_id,
-            "instruction": episode.task.instruction if episode.task is not None else None,
-            "replica_id": episode.replica.replica_id,
-            "generation": episode.replica.generation,
-            "time": episode.began_at,
-            "step": episode.steps.progress.step,
-            "observation": frame.observation.to_dict() if frame is not None else None,
-            "timing_ms": dict(timing_ms or {}),
-            "setup_warnings": [warning.to_dict() for warning in episode.setup_warnings],
-            **({"run": episode.terms.run} if episode.terms.run is not None else {}),
-            **origin,
-        }
-        image_format = frame.observation.frame.format.value if frame is not None else ""
-        self.recorder.add(episode.episode_id, line, frame.image if frame is not None else b"", image_format)
+        self.lines.start(episode, frame, timing_ms=timing_ms, pause_ms=pause_ms)
 
     def resume(self, episode: HostEpisode) -> None:
-        """Take an episode that a previous host agent had; its client notices nothing."""
+        """Add an episode of a previous host agent; its client notices nothing."""
         self._activate(episode)
         self._add_event(episode, state="adopted")
 
     def remember_lost(self, lost: LostEpisode) -> None:
-        """Remember an episode that was lost with a previous host agent, with the reason for its client."""
+        """Keep an episode that was lost with a previous host agent, with the reason for its client."""
         self._keep_ended(lost.episode())
 
     def _activate(self, episode: HostEpisode) -> None:
@@ -237,10 +210,7 @@ class EpisodeService:
         if not observation["replayed"] or request.seq == episode.steps.unrecorded:
             episode.steps.unrecorded = None
             self.metrics.stepped(result.guest_ms, result.answer.observation)
-            line = {"kind": "step", "seq": request.seq, "time": round(time.time(), 3), **meta}
-            if request.note:
-                line["note"] = request.note
-            self.recorder.add(episode_id, line, result.image, observation["frame"]["format"])
+            self.lines.step(episode_id, request, result, meta)
         ended = time.perf_counter()
         host_ms = (ended - began) * 1000
         self.metrics.host_s.observe((host_ms - result.guest_ms) / 1000)
@@ -254,13 +224,11 @@ class EpisodeService:
 
     async def observe(self, episode_id: str, request: ObserveRequest) -> Record:
         """Take a frame without acting."""
-        return await self._take_frame(
-            episode_id, request.lease, lambda episode: episode.observe(request.observe)
-        )
+        return await self._take_frame(episode_id, request.lease, lambda it: it.observe(request.observe))
 
     async def final(self, episode_id: str, request: FinalRequest) -> Record:
-        """Return the frame after step `seq` once it is final, or the time is up."""
-        return await self._take_frame(episode_id, request.lease, lambda episode: episode.final(request))
+        """Return the frame after a step once it is final, or the time is up."""
+        return await self._take_frame(episode_id, request.lease, lambda it: it.final(request))
 
     async def _take_frame(
         self, episode_id: str, lease: str, take: Callable[[HostEpisode], Awaitable[ObservedFrame]]
@@ -280,9 +248,9 @@ class EpisodeService:
         return Record(meta, frame.image)
 
     async def evaluate(self, episode_id: str, lease: str) -> EvaluationAnswer:
-        """Score the episode, which ends it: no step follows. A repetition gives the same answer.
+        """Score the episode; no step can follow. A repetition gives the same answer.
 
-        The check goes on when its client goes away, so that a lost answer does not score the episode twice.
+        The check continues if its client disconnects, so that a lost answer does not score the episode twice.
         A known score is returned even if the episode has ended since. A desktop that the policy broke
         scores 0.
 
@@ -329,28 +297,22 @@ class EpisodeService:
                     episode.evaluation = unscored_for_disk()
                 self.metrics.evaluated(episode.evaluation)
                 self.journal.evaluated(episode.episode_id, episode.evaluation)
-                self.record_evaluation(episode.episode_id, episode.evaluation)
+                self.lines.evaluation(episode.episode_id, episode.evaluation)
                 return episode.evaluation
-
-    def record_evaluation(self, episode_id: str, evaluation: EvaluationAnswer) -> None:
-        """Add an evaluation to the episode's trajectory."""
-        self.recorder.add(episode_id, {"kind": "evaluation", **evaluation.to_dict()})
 
     # Ending ------------------------------------------------------------------------------------
 
     def close_by_lease(self, episode_id: str, lease: str) -> None:
-        """End an episode for its holder. Idempotent.
+        """End an episode for the holder of its lease. Idempotent.
 
         Raises:
             ServiceError: `unknown_episode`, `lease_mismatch`.
         """
-        try:
+        with contextlib.suppress(EpisodeOver):
             self.end(self.claim(episode_id, lease), Reason.CLOSED)
-        except EpisodeOver:
-            return
 
     def end(self, episode: HostEpisode, reason: Reason) -> None:
-        """End an episode now, whatever it is doing; its replica retires. Idempotent."""
+        """End an episode at once and retire its replica. Idempotent."""
         if episode.over is not None:
             return
         episode.replica.release(reason)
@@ -368,10 +330,7 @@ class EpisodeService:
         how = episode.termination_reason()
         self.metrics.ended.labels(how).inc()
         self._add_event(episode, state="ended", termination_reason=how, cause=lost.reason.value)
-        line = {"kind": "end", "termination_reason": how, "cause": lost.reason.value, "time": time.time()}
-        if episode.reach.events:
-            line["reaches"] = episode.reach.events
-        self.recorder.add(episode.episode_id, line)
+        self.lines.end(episode, lost.reason)
 
     def _score_loss(self, episode: HostEpisode, over: EpisodeOver) -> None:
         """Score 0 for an episode that the policy ended, and journal that for later host agents."""
@@ -381,7 +340,7 @@ class EpisodeService:
             episode.evaluation = lost_by_policy(over.info(), reason, interventions=interventions)
             episode.scored = True
             self.metrics.evaluated(episode.evaluation)
-            self.record_evaluation(episode.episode_id, episode.evaluation)
+            self.lines.evaluation(episode.episode_id, episode.evaluation)
         self.journal.lost([LostEpisode.of(episode, over.reason)])
 
     def _add_event(self, episode: HostEpisode, **fields: Any) -> None:
@@ -396,14 +355,14 @@ class EpisodeService:
             self._by_lease.pop(forgotten.lease.token, None)
 
     def _look_at_disk(self) -> None:
-        """Note whose desktop may have failed to write because of us."""
+        """Mark the active episodes if the host's disk is full: their desktops may fail to write."""
         if self.journal.disk_is_full():
             self._disk_full_at = time.monotonic()
             for episode in self._active.values():
                 episode.disk_was_full = True
 
     def disk_was_full_since(self, began: float) -> bool:
-        """Return whether the host's disk was full at some time since `began`, by `time.monotonic`."""
+        """Return whether the host's disk was full at some time since `began` (of `time.monotonic`)."""
         self._look_at_disk()
         return self._disk_full_at >= began
 
@@ -412,7 +371,7 @@ class EpisodeService:
         return episode.disk_was_full
 
     async def _reap(self) -> None:
-        """End the episodes whose lease ran out; journal that the others live."""
+        """End the episodes whose lease expired; write the other leases to the journal."""
         while True:
             now = time.monotonic()
             self._look_at_disk()

@@ -1,4 +1,4 @@
-"""Task templates: the desktop right after a task's set-up, cloned for later episodes of the same set-up.
+"""Task templates: desktops right after a task's setup, cloned for later episodes of the same setup.
 
 A template is a branch point in the host's memory that is never kept: it goes with the host agent, and after
 a killed one with its other leftovers. What can be a template is decided in `tasks.templating`, which are kept
@@ -38,7 +38,7 @@ from osgym_protocol.options import SettleOptions
 log = logging.getLogger(__name__)
 
 REST_MAX_MS = 5000
-"""How long a desktop may take to come to rest after its set-up, to be a template."""
+"""Longest wait for a desktop to come to rest after its setup."""
 _REST_SLACK_S = 15.0
 _LOOK = ({"op": "screenshot"},)
 _REASON_CHARS = 200
@@ -46,7 +46,7 @@ _REASON_CHARS = 200
 
 @dataclass(frozen=True, slots=True)
 class TemplateChoice:
-    """Whether an episode may have a template: by the key, or not for this reason. Neither: they are off."""
+    """Decision on an episode's template: its key, or the reason without one; neither if templates are off."""
 
     key: str | None = None
     reason: str | None = None
@@ -54,11 +54,11 @@ class TemplateChoice:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class TaskTemplate:
-    """A desktop after set-up, and what its episodes begin with besides.
+    """Desktop after its setup, with the state that its episodes begin with.
 
     Attributes:
-        outputs: What setup steps kept of their commands.
-        guest_seq: The number of the last step that its guest has done.
+        outputs: Outputs that setup steps kept of their commands.
+        guest_seq: Number of the last step that its guest has done.
     """
 
     key: str
@@ -68,12 +68,12 @@ class TaskTemplate:
 
     @property
     def mib(self) -> float:
-        """What it uses in RAM and on disk."""
+        """RAM and disk space in use."""
         return self.point.ram_mib + self.point.disk_mib
 
 
 class TaskTemplates:
-    """The templates of one host. For one event loop."""
+    """Templates of one host. For one event loop."""
 
     def __init__(
         self,
@@ -85,7 +85,7 @@ class TaskTemplates:
         downloads: DownloadCache,
         events: EventLog,
     ) -> None:
-        """Start empty; without `bounds` they are off.
+        """Start without templates; without `bounds` they are off.
 
         Args:
             connects: Replicas of this host may connect out.
@@ -99,7 +99,7 @@ class TaskTemplates:
         self._making: set[str] = set()
 
     def close(self) -> None:
-        """Release all, and make none any more. Idempotent."""
+        """Release all templates and make no more. Idempotent."""
         cache, self._cache = self._cache, None
         for template in [] if cache is None else cache.clear():
             self._brancher.release(template.point)
@@ -130,20 +130,20 @@ class TaskTemplates:
         )
 
     def _marks(self, names: list[str]) -> list[tuple[int, int, int]]:
-        """Return what tells files of the host from others that had their names; blocks, shortly."""
+        """Return the identity of host files at this time; blocks for a short time."""
         stats = [self._downloads.local_file(name).stat() for name in names]
         return [(stat.st_size, stat.st_mtime_ns, stat.st_ino) for stat in stats]
 
     # Cloning -----------------------------------------------------------------------------------
 
     def find(self, choice: TemplateChoice) -> TaskTemplate | None:
-        """Return the template that an episode may begin from."""
+        """Return the template for a choice, or None."""
         return None if self._cache is None or choice.key is None else self._cache.get(choice.key)
 
     async def clone(
         self, template: TaskTemplate, holder: LeaseHolder, wait_s: float, client: ClientKey
     ) -> ReplicaManager | None:
-        """Make a clone for a lease; None when that failed, and the template is gone then.
+        """Make a clone for a lease; return None if that failed, with the template removed.
 
         Raises:
             PoolExhausted: There was no room within `wait_s`.
@@ -160,14 +160,14 @@ class TaskTemplates:
 
     @staticmethod
     def begin(template: TaskTemplate, episode: HostEpisode) -> None:
-        """Put an episode that has a clone where its set-up would have put it."""
+        """Give an episode on a clone the state after its setup."""
         episode.steps.progress = _after(template.guest_seq)
         if episode.context is not None:
             episode.context.outputs.update(template.outputs)
         episode.template = "hit"
 
     def failed(self, template: TaskTemplate) -> None:
-        """Drop a template of which a clone failed. Idempotent."""
+        """Remove a template of which a clone failed. Idempotent."""
         if self._cache is not None and self._cache.drop(template.key, template):
             self._cache.failed(template.key)
             self._release(template, "failed")
@@ -175,7 +175,7 @@ class TaskTemplates:
     # Making ------------------------------------------------------------------------------------
 
     async def make(self, choice: TemplateChoice, episode: HostEpisode, *, disk_is_full: bool) -> None:
-        """Make a template of an episode that was just set up, if it may be; the episode goes on.
+        """Make a template of an episode that was just set up, if it qualifies; the episode continues.
 
         What came of it is in `episode.template`.
 
@@ -210,7 +210,7 @@ class TaskTemplates:
         return None
 
     async def _take(self, key: str, episode: HostEpisode) -> str | None:
-        """Take the template; return why there is none."""
+        """Take the template; return the reason if there is none."""
         guest_seq, rests = await _come_to_rest(episode)
         episode.steps.progress = _after(guest_seq)
         manager = episode.replica.manager
@@ -258,7 +258,7 @@ def _after(guest_seq: int) -> EpisodeProgress:
 
 
 async def _come_to_rest(episode: HostEpisode) -> tuple[int, bool]:
-    """Wait, by a step that does nothing, until the screen is final by the guest's strictest rule.
+    """Wait, by an empty step, until the screen is final by the guest's strictest rule.
 
     Returns:
         The number of the guest's last step, and whether the screen came to rest.

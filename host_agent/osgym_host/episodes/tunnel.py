@@ -1,4 +1,4 @@
-"""A connection of an episode's client to a port of its desktop, while the episode goes on."""
+"""Connection of a client to a port of its desktop, while the episode is active."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from typing import Any
 from osgym_host.guest_client.tunnel import GuestTunnel
 
 OnEnded = Callable[[str, int, int], None]
-"""Given how it ended (`ok` or a code), and the bytes that went up and down."""
+"""Callback with the outcome (`ok` or a code), and the bytes sent up and down."""
 
 
 class EpisodeTunnel:
-    """Passes bytes on; what one side does not take, the other cannot send: some 100 KB are on the way."""
+    """Relays bytes both ways with backpressure: some 100 KB are in flight."""
 
     def __init__(
         self,
@@ -22,7 +22,6 @@ class EpisodeTunnel:
         ended: asyncio.Event,
         on_ended: OnEnded,
     ) -> None:
-        """Keep what ends it: the replica's loss, or the end of all reaches."""
         self._tunnel = tunnel
         self._lost = lost
         self._ended = ended
@@ -32,7 +31,7 @@ class EpisodeTunnel:
     async def relay(
         self, take: Callable[[], Awaitable[bytes | None]], give: Callable[[bytes], Awaitable[None]]
     ) -> bool:
-        """Pass on until either side has ended; return whether the client is still there.
+        """Relay until either side ends; return whether the client is still connected.
 
         Args:
             take: Gives what the client sends, empty at the end of that; None when the client is gone.
@@ -52,14 +51,13 @@ class EpisodeTunnel:
             self.close()
 
     def close(self) -> None:
-        """End it. Idempotent."""
         self._tunnel.close()
         on_ended, self._on_ended = self._on_ended, None
         if on_ended is not None:
             on_ended("ok", self._up_bytes, self._down_bytes)
 
     async def _up(self, take: Callable[[], Awaitable[bytes | None]]) -> None:
-        """Pass on what the client sends, until it is gone; its end alone is passed on."""
+        """Relay the client's bytes until it disconnects; only its orderly end is passed on."""
         is_open = True
         while (data := await take()) is not None:
             if data and is_open:

@@ -54,7 +54,6 @@ class UntouchedCheck:
     """Asks questions of checks on untouched desktops, one at a time."""
 
     def __init__(self, creator: EpisodeCreator) -> None:
-        """Keep the creator that provides the desktops."""
         self._creator = creator
         self._turn = asyncio.Lock()
         self._proven: OrderedDict[_Key, Answer] = OrderedDict()

@@ -1,10 +1,8 @@
-"""What a guest agent answers, read as hostile input: typed and plain, or one typed error.
+"""Parsing of a guest agent's answers as hostile input, to typed values or one typed error.
 
-Nothing here takes long, whatever came: an answer that is parsed in one call is small, one that may be large
-is parsed in pieces.
-
-Text that cannot be encoded and numbers that are not finite (JSON's escapes and Python's parser let them
-through) would fail much later, where the host passes them on; they end here.
+Parsing takes a bounded time: small answers are parsed in one call, large ones in pieces. Text that cannot be
+encoded and numbers that are not finite are refused here, since they would fail later, where the host passes
+them on.
 """
 
 from __future__ import annotations
@@ -28,7 +26,7 @@ _T = TypeVar("_T")
 
 MAX_ERROR_CHARS = 2000
 MAX_SMALL_JSON_BYTES = 32 * 1024
-"""What is parsed in one call: 4 ms when it is all brackets. Longer errors lose their details."""
+"""Bytes parsed in one call: 4 ms if they are all brackets. Longer errors lose their details."""
 MAX_DIGITS = 18
 
 
@@ -38,11 +36,10 @@ class GuestRefused(GuestError):
     Attributes:
         status: HTTP status.
         code: Stable code (`not_ready`, `bad_sequence`, …); `error` where the guest gave none.
-        details: What the guest said besides.
+        details: Other fields of the guest's answer.
     """
 
     def __init__(self, status: int, code: str, message: str, details: Mapping[str, Any]) -> None:
-        """Keep the fields beside the message."""
         super().__init__(f"{status} {code}: {message}")
         self.status = status
         self.code = code
@@ -64,7 +61,7 @@ class GuestHealth:
 
 @dataclass(frozen=True, slots=True)
 class CommandResult:
-    """What a command in the guest printed, and how it ended."""
+    """Output and exit status of a command in the guest."""
 
     output: str
     error: str
@@ -89,10 +86,10 @@ def json_object(answer: HttpResponse) -> dict[str, Any]:
 
 
 async def large_json_object(answer: HttpResponse) -> dict[str, Any]:
-    """Return the same of a body that is large by a few long texts, parsed in pieces.
+    """Return a body with a few long texts as `json_object` does, parsed in pieces.
 
     Raises:
-        GuestAnswerTooLarge: The body is large by other things.
+        GuestAnswerTooLarge: The body is large apart from its long texts.
         GuestProtocolError: The body is not such an object.
     """
     if len(answer.body) <= MAX_SMALL_JSON_BYTES:
@@ -124,7 +121,7 @@ def _parsed(body: bytes) -> dict[str, Any]:
 
 
 def _check_depth(value: Any) -> None:
-    """Refuse what is nested so deep that something that passes it on would fail."""
+    """Refuse a value that is nested too deep to be encoded again."""
     level = [value]
     for _ in range(MAX_JSON_DEPTH + 1):
         level = [
@@ -156,12 +153,12 @@ def _refuse_constant(name: str) -> float:
 
 
 def frame(path: str, answer: HttpResponse, asked: AskedImage | None = None) -> ObservedFrame:
-    """Read a record with an observation; `path` is for the message, `asked` what is expected.
+    """Read a record with an observation; `path` names the call in messages, `asked` is the expected image.
 
     The image is not copied: it stays where it was read.
 
     Raises:
-        GuestProtocolError: The body is not such a record, or what it says of its frame cannot be true.
+        GuestProtocolError: The body is not such a record, or its frame is invalid.
     """
     try:
         meta, image = split_record(answer.body, MAX_GUEST_META_BYTES, MAX_GUEST_META_PARTS)
@@ -190,7 +187,7 @@ def refusal(answer: HttpResponse) -> GuestRefused:
 
 
 def typed(value: Mapping[str, Any], name: str, kind: type[_T]) -> _T:
-    """Return a field of that type.
+    """Return a field of the given type.
 
     Raises:
         GuestProtocolError: The field is missing, or of another type.
@@ -217,7 +214,7 @@ def health(value: Mapping[str, Any]) -> GuestHealth:
 
 
 def command_result(value: Mapping[str, Any]) -> CommandResult:
-    """Read the answer of `/execute` and its like."""
+    """Read the answer of `/execute` and similar calls."""
     code = value.get("returncode", value.get("return_code"))
     if isinstance(code, bool) or not isinstance(code, int):
         raise GuestProtocolError("returncode is missing or not a number")

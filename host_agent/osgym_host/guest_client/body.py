@@ -1,7 +1,7 @@
-"""Memory for the body of an answer: taken as it comes, given back to the system when it is dropped.
+"""Memory for the body of an answer, returned to the system when it is dropped.
 
-Large bodies lie in mappings of their own. From the heap of the process they would have to be zeroed and
-moved as they grow, in one go while nothing else runs, and what was freed would stay with the process.
+Large bodies have mappings of their own. The heap would zero and move a growing body at once, while no other
+task runs, and the process would keep the freed memory.
 """
 
 from __future__ import annotations
@@ -12,35 +12,35 @@ Body = bytes | bytearray | memoryview
 """Bytes of an answer; a memoryview for large ones, so that nobody copies them by accident."""
 
 SMALL_BYTES = 1024 * 1024
-"""Up to here a body is a bytearray."""
+"""Size up to which a body is a bytearray."""
 PIECE_BYTES = 256 * 1024
-"""What is read in one go at most; copying it takes some 50 µs."""
+"""Most bytes of one read; copying them takes some 50 µs."""
 
 
 class BodyBuffer:
-    """Takes up to `limit` bytes. Pages that were never written to cost nothing, whatever was announced."""
+    """Buffer of up to `limit` bytes. Pages that were never written cost nothing, whatever was announced."""
 
     __slots__ = ("_limit", "_memory", "length")
 
     def __init__(self, limit: int, announced: int = 0) -> None:
-        """Begin empty; `announced` is the length to expect, 0 if unknown."""
+        """Start empty; `announced` is the expected length, 0 if unknown."""
         self._limit = limit
         self.length = 0
         first = min(announced or 64 * 1024, limit)
         self._memory: bytearray | mmap.mmap = bytearray(first) if first <= SMALL_BYTES else _mapped(limit)
 
     def room(self, most: int) -> memoryview:
-        """Return the place for the next bytes: at least one, at most `most` and `PIECE_BYTES`.
+        """Return the memory for the next bytes: at least one, at most `most` and `PIECE_BYTES`.
 
-        The caller must not ask for more than the limit leaves, must say with `filled` how much it wrote,
-        and must have dropped the view by then.
+        The caller must not ask for more than the limit leaves, and must release the view before it calls
+        `filled` with the number of bytes.
         """
         if self.length == len(self._memory):
             self._grow()
         return memoryview(self._memory)[self.length : self.length + min(most, PIECE_BYTES)]
 
     def filled(self, count: int) -> None:
-        """Note that `count` more bytes are there."""
+        """Add `count` written bytes to the length."""
         self.length += count
 
     def add(self, data: bytes | bytearray | memoryview) -> None:
@@ -53,11 +53,11 @@ class BodyBuffer:
             data = data[count:]
 
     def drop(self) -> None:
-        """Give the memory back now: an exception may keep its reader for long."""
+        """Free the memory at once, since an exception can keep its reader alive."""
         self._memory, self.length = bytearray(), 0
 
     def taken(self) -> Body:
-        """Return what is there; the buffer must not be used any more."""
+        """Return the bytes; the buffer must not be used afterwards."""
         if isinstance(self._memory, bytearray):
             del self._memory[self.length :]
             return self._memory

@@ -1,13 +1,11 @@
-"""The client of the guest agent: typed calls in, typed results or typed errors out.
+"""Client of the guest agent: typed calls, typed results and typed errors.
 
-What a guest answers is hostile input. Everything is bounded (`osgym_host.guest_client.http`) by what its kind
-of answer has reason for, checked for its shape (`osgym_host.guest_client.answers`), and never used as a path,
-a length or code.
+A guest's answer is hostile input. Every answer has a bounded size (`osgym_host.guest_client.http`) and a
+checked form (`osgym_host.guest_client.answers`), and is never used as a path, a length or code.
 """
 
 from __future__ import annotations
 
-import asyncio
 import json
 import secrets
 from collections.abc import Mapping, Sequence
@@ -19,36 +17,29 @@ from osgym_host.guest_client.answers import (
     MAX_SMALL_JSON_BYTES,
     CommandResult,
     GuestHealth,
-    GuestRefused,
     command_result,
     frame,
     health,
     json_object,
-    large_json_object,
-    refusal,
     text_of,
     typed,
 )
 from osgym_host.guest_client.body import Body
-from osgym_host.guest_client.errors import GuestAnswerTooLarge, GuestProtocolError, GuestTimeout
+from osgym_host.guest_client.calls import FORM, MAX_JSON_BYTES, MAX_TEXT_BYTES, GuestCalls
+from osgym_host.guest_client.errors import GuestProtocolError
 from osgym_host.guest_client.frame_checks import AskedImage
-from osgym_host.guest_client.http import MAX_BODY_BYTES, HttpClient, HttpResponse
+from osgym_host.guest_client.http import MAX_BODY_BYTES, HttpClient
 from osgym_host.guest_client.reach import ReachCalls
 from osgym_protocol.codec import Message
-from osgym_protocol.codes import GuestErrorCode, ImageFormat
+from osgym_protocol.codes import ImageFormat
 from osgym_protocol.limits import MAX_BLOB_BYTES, MAX_GUEST_META_BYTES
 from osgym_protocol.observation import ObservedFrame
 from osgym_protocol.options import ObserveOptions, SettleOptions
 
 DEFAULT_TIMEOUT_S = 10.0
-MAX_TEXT_BYTES = 64 * 1024
-"""Of what a set-up step says."""
-MAX_JSON_BYTES = 16 * 1024 * 1024
-"""Of what a command printed, an accessibility tree, a terminal's text: long texts, parsed in pieces. Also of
-the names below a folder, which are not parsed here."""
 MAX_FRAME_BYTES = MAX_BLOB_BYTES + MAX_GUEST_META_BYTES + 8
 SLACK_S = 5.0
-"""How much longer than the guest's own deadline the host waits before it calls the guest hung."""
+"""Grace period after the guest's own deadline before the host treats the guest as hung."""
 
 
 class GuestClient:
@@ -58,43 +49,41 @@ class GuestClient:
         GuestUnreachable: No connection, or it broke (`delivered` says whether it may have acted).
         GuestTimeout: The deadline passed.
         GuestRefused: An error status of the guest.
-        GuestProtocolError: The answer makes no sense.
+        GuestProtocolError: The answer is malformed.
     """
 
     def __init__(self, address: GuestAddress, *, token: str | None = None) -> None:
-        """Nothing is opened before the first call."""
         self._http = HttpClient(address, token=token)
-        self.reach = ReachCalls(self._http)
+        self._calls = GuestCalls(self._http)
+        self.reach = ReachCalls(self._http, self._calls)
 
     def close(self) -> None:
         """Close the connections. Idempotent."""
         self._http.close()
 
     def drop_idle(self) -> None:
-        """Close the connections that wait for the next call; it makes a new one."""
+        """Close the idle connections; the next call opens a new one."""
         self._http.drop_idle()
 
     def socket_inodes(self) -> list[int]:
-        """Return the inodes of our ends of the connections that wait for the next call."""
+        """Return the inodes of the host's ends of idle connections."""
         return self._http.socket_inodes()
 
     def waiting_s(self) -> float:
-        """Return how long the oldest call that is under way has waited; 0 when none is."""
+        """Return the waiting time of the oldest call in flight; 0 without one."""
         return self._http.waiting_s()
 
     async def __aenter__(self) -> GuestClient:
-        """Return the client itself."""
         return self
 
     async def __aexit__(self, *exc: object) -> None:
-        """Close the connections."""
         self.close()
 
     # The step protocol -----------------------------------------------------------------------
 
     async def health(self, *, timeout_s: float = DEFAULT_TIMEOUT_S) -> GuestHealth:
-        """Ask how the guest agent is."""
-        return health(await self._small("GET", "/v1/health", timeout_s=timeout_s))
+        """Return the state of the guest agent."""
+        return health(await self._calls.small_json("GET", "/v1/health", timeout_s=timeout_s))
 
     async def ready(self, *, timeout_s: float = 30.0) -> GuestHealth:
         """Wait until the desktop is drawn and quiet.
@@ -105,7 +94,7 @@ class GuestClient:
             GuestRefused: 504 `not_ready` when it was not within `timeout_s`.
         """
         body = {"timeout_s": timeout_s}
-        return health(await self._small("POST", "/v1/ready", body, timeout_s=timeout_s + SLACK_S))
+        return health(await self._calls.small_json("POST", "/v1/ready", body, timeout_s=timeout_s + SLACK_S))
 
     async def step(
         self,
@@ -149,14 +138,14 @@ class GuestClient:
         observe: ObserveOptions | Mapping[str, Any] | None = None,
         timeout_s: float | None = None,
     ) -> ObservedFrame:
-        """Wait up to `wait_s` until the frame after step `seq` is final; `observation.final` says."""
+        """Wait up to `wait_s` until the frame after step `seq` is final; `observation.final` tells."""
         body: dict[str, Any] = {"seq": seq, "timeout_ms": round(wait_s * 1000)}
         _put(body, "observe", observe)
         return await self._frame("/v1/final", body, wait_s + SLACK_S if timeout_s is None else timeout_s)
 
     async def release(self, *, timeout_s: float = DEFAULT_TIMEOUT_S) -> None:
-        """Let go of every held key and button."""
-        await self._ok("POST", "/v1/release", b"{}", timeout_s=timeout_s, max_body=MAX_TEXT_BYTES)
+        """Release all held keys and buttons."""
+        await self._calls.answer("POST", "/v1/release", b"{}", timeout_s=timeout_s, max_body=MAX_TEXT_BYTES)
 
     async def set_clock(self, start_ns: int, *, frozen: bool, timeout_s: float = 30.0) -> None:
         """Set the desktop's wall clock (nanoseconds since 1970), once; it shows when this returns.
@@ -165,15 +154,15 @@ class GuestClient:
             GuestRefused: 501 `not_available`, or 404, where the guest cannot.
         """
         body = {"start_ns": start_ns, "frozen": frozen}
-        await self._small("POST", "/v1/clock", body, timeout_s=timeout_s)
+        await self._calls.small_json("POST", "/v1/clock", body, timeout_s=timeout_s)
 
     async def free_caches(self, *, timeout_s: float) -> None:
-        """Have the kernel of a virtual machine free what it keeps of files."""
-        await self._small("POST", "/v1/maintenance/free_caches", {}, timeout_s=timeout_s)
+        """Free the file caches of a virtual machine's kernel."""
+        await self._calls.small_json("POST", "/v1/maintenance/free_caches", {}, timeout_s=timeout_s)
 
     async def trim_disk(self, *, timeout_s: float) -> int:
-        """Have a virtual machine tell its disk which blocks hold nothing; return how many MiB that are."""
-        answer = await self._small("POST", "/v1/maintenance/trim_disk", {}, timeout_s=timeout_s)
+        """Trim the free blocks of a virtual machine's disk; return their size in MiB."""
+        answer = await self._calls.small_json("POST", "/v1/maintenance/trim_disk", {}, timeout_s=timeout_s)
         return typed(answer, "trimmed_mib", int)
 
     # OSWorld's endpoints ---------------------------------------------------------------------
@@ -198,7 +187,7 @@ class GuestClient:
             "timeout": _time_inside(timeout_s),
             **({"isolated": True} if isolated else {}),
         }
-        return command_result(await self._output("/setup/execute", body, timeout_s=timeout_s))
+        return command_result(await self._calls.output("POST", "/setup/execute", body, timeout_s=timeout_s))
 
     async def execute_with_verification(
         self,
@@ -210,7 +199,7 @@ class GuestClient:
         check_interval_s: float = 1.0,
         timeout_s: float = 130.0,
     ) -> CommandResult:
-        """Run a command and wait until what it should bring about is seen.
+        """Run a command and wait until its expected effect is seen.
 
         Raises:
             GuestRefused: 500 when it was not seen within `max_wait_s`.
@@ -223,14 +212,14 @@ class GuestClient:
             "check_interval": check_interval_s,
         }
         path = "/setup/execute_with_verification"
-        return command_result(await self._output(path, body, timeout_s=timeout_s + max_wait_s))
+        return command_result(await self._calls.output("POST", path, body, timeout_s=timeout_s + max_wait_s))
 
     async def launch(
         self, command: str | Sequence[str], *, shell: bool = False, timeout_s: float = 30.0
     ) -> str:
-        """Start a program and do not wait for its end."""
+        """Start a program without waiting for its end."""
         body = {"command": _plain(command), "shell": shell}
-        return await self._text("POST", "/setup/launch", body, timeout_s=timeout_s)
+        return await self._calls.text("/setup/launch", body, timeout_s=timeout_s)
 
     async def run_bash_script(
         self, script: str, *, run_timeout_s: float = 100.0, working_dir: str | None = None
@@ -239,7 +228,9 @@ class GuestClient:
         body: dict[str, Any] = {"script": script, "timeout": run_timeout_s}
         if working_dir is not None:
             body["working_dir"] = working_dir
-        return command_result(await self._output("/run_bash_script", body, timeout_s=run_timeout_s + SLACK_S))
+        return command_result(
+            await self._calls.output("POST", "/run_bash_script", body, timeout_s=run_timeout_s + SLACK_S)
+        )
 
     async def upload(self, guest_path: str, data: bytes, *, timeout_s: float = 60.0) -> None:
         """Write a file in the guest; folders above it are made."""
@@ -252,7 +243,7 @@ class GuestClient:
         )
         body = b"".join((head, data, f"\r\n--{boundary}--\r\n".encode()))
         kind = f"multipart/form-data; boundary={boundary}"
-        await self._ok(
+        await self._calls.answer(
             "POST", "/setup/upload", body, content_type=kind, timeout_s=timeout_s, max_body=MAX_TEXT_BYTES
         )
 
@@ -266,38 +257,39 @@ class GuestClient:
             GuestProtocolError: It is larger than `max_bytes`.
         """
         body = urlencode({"file_path": guest_path}).encode()
-        kind = "application/x-www-form-urlencoded"
-        answer = await self._ok(
-            "POST", "/file", body, content_type=kind, timeout_s=timeout_s, max_body=max_bytes
+        answer = await self._calls.answer(
+            "POST", "/file", body, content_type=FORM, timeout_s=timeout_s, max_body=max_bytes
         )
         return answer.body
 
     async def list_directory(self, guest_path: str, *, timeout_s: float = 30.0) -> Body:
-        """Return the tree below a folder as it came: JSON (hostile: parse it where nobody waits).
+        """Return the tree below a folder as unparsed JSON (hostile: parse it where nobody waits).
 
         `{"directory_tree": …}`, nested `{"type","name","children"}`.
         """
-        data = json.dumps({"path": guest_path}).encode()
-        return (await self._bounded("POST", "/list_directory", data, timeout_s, MAX_JSON_BYTES)).body
+        answer = await self._calls.bounded(
+            "/list_directory", {"path": guest_path}, timeout_s=timeout_s, max_body=MAX_JSON_BYTES
+        )
+        return answer.body
 
     async def open_file(self, guest_path: str, *, timeout_s: float = 60.0) -> str:
         """Open a file in its application and wait for the window."""
         body = {"path": guest_path, "timeout": _time_inside(timeout_s)}
-        return await self._text("POST", "/setup/open_file", body, timeout_s=timeout_s)
+        return await self._calls.text("/setup/open_file", body, timeout_s=timeout_s)
 
     async def activate_window(
         self, window_name: str, *, strict: bool = False, by_class: bool = False, timeout_s: float = 30.0
     ) -> str:
-        """Bring a window to the front; also succeeds when none matched."""
+        """Bring a window to the front; succeeds without a match too."""
         body = {"window_name": window_name, "strict": strict, "by_class": by_class}
-        return await self._text("POST", "/setup/activate_window", body, timeout_s=timeout_s)
+        return await self._calls.text("/setup/activate_window", body, timeout_s=timeout_s)
 
     async def close_window(
         self, window_name: str, *, strict: bool = False, by_class: bool = False, timeout_s: float = 30.0
     ) -> str:
-        """Close a window; also succeeds when none matched."""
+        """Close a window; succeeds without a match too."""
         body = {"window_name": window_name, "strict": strict, "by_class": by_class}
-        return await self._text("POST", "/setup/close_window", body, timeout_s=timeout_s)
+        return await self._calls.text("/setup/close_window", body, timeout_s=timeout_s)
 
     async def wallpaper(self, *, max_bytes: int = MAX_BODY_BYTES, timeout_s: float = 60.0) -> Body:
         """Read the picture behind the desktop.
@@ -306,12 +298,12 @@ class GuestClient:
             GuestRefused: 404 when there is none.
             GuestProtocolError: It is larger than `max_bytes`.
         """
-        answer = await self._ok("POST", "/wallpaper", b"", timeout_s=timeout_s, max_body=max_bytes)
+        answer = await self._calls.answer("POST", "/wallpaper", b"", timeout_s=timeout_s, max_body=max_bytes)
         return answer.body
 
     async def change_wallpaper(self, guest_path: str, *, timeout_s: float = 30.0) -> str:
         """Set the desktop's wallpaper to an image file of the guest."""
-        return await self._text("POST", "/setup/change_wallpaper", {"path": guest_path}, timeout_s=timeout_s)
+        return await self._calls.text("/setup/change_wallpaper", {"path": guest_path}, timeout_s=timeout_s)
 
     async def accessibility(self, *, timeout_s: float = 30.0, deadline_s: float | None = None) -> str:
         """Return the accessibility tree as XML (hostile: parse it defused).
@@ -321,25 +313,25 @@ class GuestClient:
             deadline_s: Time that programs have to answer the agent; later ones are left out.
         """
         path = "/accessibility" if deadline_s is None else f"/accessibility?deadline_s={deadline_s:g}"
-        tree = (await self._large(path, timeout_s)).get("AT")
+        tree = (await self._calls.output("GET", path, timeout_s=timeout_s)).get("AT")
         if not isinstance(tree, str):
             raise GuestProtocolError("/accessibility: no tree")
         return tree
 
     async def terminal(self, *, timeout_s: float = 30.0) -> str | None:
         """Return the text of the focused terminal, None when there is none."""
-        output = (await self._large("/terminal", timeout_s)).get("output")
+        output = (await self._calls.output("GET", "/terminal", timeout_s=timeout_s)).get("output")
         if output is not None and not isinstance(output, str):
             raise GuestProtocolError("/terminal: output is not text")
         return output
 
     async def screenshot(self, *, timeout_s: float = DEFAULT_TIMEOUT_S) -> Body:
         """Return the screen as PNG or JPEG, by OSWorld's endpoint."""
-        return (await self._ok("GET", "/screenshot", timeout_s=timeout_s)).body
+        return (await self._calls.answer("GET", "/screenshot", timeout_s=timeout_s)).body
 
     async def screen_size(self, *, timeout_s: float = DEFAULT_TIMEOUT_S) -> tuple[int, int]:
         """Return width and height in pixels."""
-        answer = await self._small("POST", "/screen_size", {}, timeout_s=timeout_s)
+        answer = await self._calls.small_json("POST", "/screen_size", {}, timeout_s=timeout_s)
         return typed(answer, "width", int), typed(answer, "height", int)
 
     async def window_size(self, app_class_name: str, *, timeout_s: float = 30.0) -> tuple[int, int]:
@@ -349,13 +341,12 @@ class GuestClient:
             GuestRefused: 400 when there is no such window.
         """
         body = urlencode({"app_class_name": app_class_name}).encode()
-        kind = "application/x-www-form-urlencoded"
         answer = json_object(
-            await self._ok(
+            await self._calls.answer(
                 "POST",
                 "/window_size",
                 body,
-                content_type=kind,
+                content_type=FORM,
                 timeout_s=timeout_s,
                 max_body=MAX_SMALL_JSON_BYTES,
             )
@@ -365,75 +356,17 @@ class GuestClient:
     async def get_text(self, path: str, *, timeout_s: float = DEFAULT_TIMEOUT_S) -> str:
         """GET any other endpoint of OSWorld (`/platform`, `/cursor_position`) as text."""
         target = quote(path, safe="/?=&")
-        return text_of(await self._ok("GET", target, timeout_s=timeout_s, max_body=MAX_TEXT_BYTES))
+        return text_of(await self._calls.answer("GET", target, timeout_s=timeout_s, max_body=MAX_TEXT_BYTES))
 
     async def post_json(
         self, path: str, body: Mapping[str, Any], *, timeout_s: float = 30.0
     ) -> dict[str, Any]:
         """POST to any other endpoint of OSWorld that answers with a small JSON object."""
-        return await self._small("POST", path, body, timeout_s=timeout_s)
-
-    # What all share --------------------------------------------------------------------------
-
-    async def _ok(
-        self,
-        method: str,
-        path: str,
-        body: bytes = b"",
-        *,
-        content_type: str = "application/json",
-        timeout_s: float,
-        max_body: int = MAX_BODY_BYTES,
-    ) -> HttpResponse:
-        answer = await self._http.request(
-            method, path, body, content_type=content_type, timeout_s=timeout_s, max_body=max_body
-        )
-        if answer.status >= 300:
-            raise refusal(answer)
-        return answer
-
-    async def _small(
-        self, method: str, path: str, body: Mapping[str, Any] | None = None, *, timeout_s: float
-    ) -> dict[str, Any]:
-        data = b"" if body is None else json.dumps(body).encode()
-        answer = await self._ok(method, path, data, timeout_s=timeout_s, max_body=MAX_SMALL_JSON_BYTES)
-        return json_object(answer)
-
-    async def _text(self, method: str, path: str, body: Mapping[str, Any], *, timeout_s: float) -> str:
-        data = json.dumps(body).encode()
-        return text_of(await self._bounded(method, path, data, timeout_s, MAX_TEXT_BYTES))
-
-    async def _output(self, path: str, body: Mapping[str, Any], *, timeout_s: float) -> dict[str, Any]:
-        data = json.dumps(body).encode()
-        return await self._parsed("POST", path, data, timeout_s)
-
-    async def _large(self, path: str, timeout_s: float) -> dict[str, Any]:
-        return await self._parsed("GET", path, b"", timeout_s)
-
-    async def _parsed(self, method: str, path: str, data: bytes, timeout_s: float) -> dict[str, Any]:
-        """Take an answer with a few long texts; reading and parsing have one deadline."""
-        try:
-            async with asyncio.timeout(timeout_s):
-                answer = await self._bounded(method, path, data, timeout_s, MAX_JSON_BYTES)
-                return await large_json_object(answer)
-        except GuestAnswerTooLarge as exc:
-            raise _too_large(exc) from exc
-        except TimeoutError as exc:
-            message = f"{method} {path}: no answer within {timeout_s:g} s"
-            raise GuestTimeout(message, delivered=True, timeout_s=timeout_s) from exc
-
-    async def _bounded(
-        self, method: str, path: str, data: bytes, timeout_s: float, max_body: int
-    ) -> HttpResponse:
-        """Take an answer that a command's output may make endless: too long is no fault of the guest."""
-        try:
-            return await self._ok(method, path, data, timeout_s=timeout_s, max_body=max_body)
-        except GuestAnswerTooLarge as exc:
-            raise _too_large(exc) from exc
+        return await self._calls.small_json("POST", path, body, timeout_s=timeout_s)
 
     async def _frame(self, path: str, body: Mapping[str, Any], timeout_s: float) -> ObservedFrame:
         data = json.dumps(body, ensure_ascii=False).encode()
-        answer = await self._ok("POST", path, data, timeout_s=timeout_s, max_body=MAX_FRAME_BYTES)
+        answer = await self._calls.answer("POST", path, data, timeout_s=timeout_s, max_body=MAX_FRAME_BYTES)
         return frame(path, answer, _asked(body.get("observe")))
 
 
@@ -442,15 +375,11 @@ def _plain(command: str | Sequence[str]) -> str | list[str]:
 
 
 def _time_inside(timeout_s: float) -> float:
-    """What the guest is given of a call's time, so that it can still say what it was waiting for.
+    """Return the guest's share of a call's time: it ends early enough to report what it waited for.
 
     Our guest agent's own field; OSWorld's server ignores it and takes its fixed times.
     """
     return min(max(timeout_s - 2.0, timeout_s * 0.7), 600.0)
-
-
-def _too_large(error: GuestAnswerTooLarge) -> GuestRefused:
-    return GuestRefused(502, GuestErrorCode.ANSWER_TOO_LARGE, str(error), {})
 
 
 def _asked(observe: Mapping[str, Any] | None) -> AskedImage:

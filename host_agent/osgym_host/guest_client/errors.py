@@ -20,7 +20,6 @@ class GuestUnreachable(GuestError):
     """
 
     def __init__(self, message: str, *, delivered: bool) -> None:
-        """Keep whether the request may have arrived."""
         super().__init__(message)
         self.delivered = delivered
 
@@ -56,7 +55,6 @@ class GuestTimeout(GuestError):
     """The deadline of the call passed. `delivered` as in `GuestUnreachable`."""
 
     def __init__(self, message: str, *, delivered: bool, timeout_s: float) -> None:
-        """Keep the deadline and whether the request may have arrived."""
         super().__init__(message)
         self.delivered = delivered
         self.timeout_s = timeout_s

@@ -1,4 +1,4 @@
-"""Whether what a guest says of a frame can be true; checked before anybody passes the frame on."""
+"""Checks that a guest's description of a frame can be true, before the frame is passed on."""
 
 from __future__ import annotations
 
@@ -35,14 +35,14 @@ class AskedImage:
 
 
 class InvalidFrame(ValueError):
-    """What a guest says of a frame contradicts itself, its image, or what was asked for."""
+    """The description of a frame contradicts itself, its image, or the request."""
 
 
 def check_observation(seen: Observation, image: Body, asked: AskedImage | None) -> None:
-    """Check an observation, and its image as far as its first bytes tell; it is not decoded.
+    """Check an observation, and the first bytes of its image, which is not decoded.
 
     Args:
-        asked: What was asked for, None when nobody knows. A replayed answer may be another's.
+        asked: Image of the request; None if unknown. A replayed answer may be of another request.
 
     Raises:
         InvalidFrame: A number is out of range, the image is none of that kind, or not of that size.

@@ -1,13 +1,12 @@
-"""A lean HTTP/1.1 client for talking to hostile servers over a unix socket or TCP.
+"""Lean HTTP/1.1 client for hostile servers over a unix socket or TCP.
 
-The guest may send anything. Head, header count, body and the count of its chunks are bounded, lengths are
-parsed strictly, and every call has a deadline, which fires because reading yields: bytes that are there
-already are taken without waiting, so a guest that sends without a pause would never let anybody else run.
-There are no redirects, no cookies, no proxies, no compression.
+A guest can send anything. Head, headers, body and chunks are bounded in size and number, and lengths are
+parsed strictly. Every call has a deadline, and reading yields to other tasks, so that the deadline fires
+even if a guest sends without a pause. There are no redirects, cookies, proxies or compression.
 
-Our own, because it was measured: a call over a kept unix socket takes 116 µs of CPU for an answer of 1 KB
-and 216 µs for one of 500 KB; through h11, with as much around it, 259 µs and 642 µs (medians of 7 rounds
-in one run). Through `httpx` a frame costs 1 ms and is bounded less.
+The client is our own because of its cost: a call over a kept unix socket takes 116 µs of CPU for an answer
+of 1 KB and 216 µs for one of 500 KB; through h11, with as much around it, 259 µs and 642 µs (medians of 7
+rounds in one run). Through `httpx` a frame costs 1 ms and is bounded less.
 """
 
 from __future__ import annotations
@@ -73,7 +72,7 @@ class _Connection:
         self.sock.close()
 
     def is_stale(self) -> bool:
-        """Whether the peer closed it, or sent what nobody asked for, while it was idle."""
+        """Return whether the peer closed the connection or sent unexpected bytes while it was idle."""
         try:
             self.sock.recv(1, socket.MSG_PEEK | socket.MSG_DONTWAIT)
         except BlockingIOError:
@@ -102,7 +101,7 @@ class _Connection:
         return HttpResponse(status, headers, content)
 
     async def _read_body(self, status: int, headers: Mapping[str, str], max_body: int) -> tuple[Body, bool]:
-        """Return the body, and whether the connection says by itself where the next answer begins."""
+        """Return the body, and whether its length was announced, so that the connection can be reused."""
         if status in (204, 304):
             return b"", True
         length = 0
@@ -124,7 +123,7 @@ class _Connection:
         return body.taken(), bool(length) or "transfer-encoding" in headers
 
     async def _read_error(self, headers: Mapping[str, str], most: int) -> tuple[Body, bool]:
-        """Return the beginning of an error's body, and whether that is all of it."""
+        """Return the beginning of an error's body, and whether it is complete."""
         if "transfer-encoding" not in headers and "content-length" in headers:
             length = content_length(headers["content-length"], _MOST)
             body = BodyBuffer(most)
@@ -147,7 +146,7 @@ class _Connection:
             await asyncio.sleep(0)
 
     async def _read_more(self) -> bool:
-        """Return whether more came: False at the end of the stream."""
+        """Read more; return False at the end of the stream."""
         data = await self._loop.sock_recv(self.sock, RECV_BYTES)
         self._buffer += data
         await self._let_others_run(len(data))
@@ -221,7 +220,6 @@ class HttpClient:
     def __init__(
         self, address: GuestAddress, *, token: str | None = None, max_connections: int = MAX_CONNECTIONS
     ) -> None:
-        """Nothing is opened before the first call."""
         self._address = address
         self._slots = asyncio.Semaphore(max_connections)
         self._idle: list[_Connection] = []
@@ -277,7 +275,7 @@ class HttpClient:
                 self._give_back(connection)
 
     def waiting_s(self) -> float:
-        """Return how long the oldest call that is under way has waited; 0 when none is."""
+        """Return the waiting time of the oldest call in flight; 0 without one."""
         oldest = next(iter(self._began_s.values()), None)
         return 0.0 if oldest is None else time.monotonic() - oldest
 
@@ -318,7 +316,7 @@ class HttpClient:
         return (head + "\r\n").encode("latin-1")
 
     async def connect(self) -> socket.socket:
-        """Make a connection of the caller's own, beside those for requests.
+        """Open a connection of the caller's own, apart from those for requests.
 
         Raises:
             OSError: It cannot be made.

@@ -1,4 +1,4 @@
-"""Parsing a large JSON answer of a hostile guest in pieces, between which everything else runs.
+"""Parsing of a large JSON answer of a hostile guest in pieces, between which other tasks run.
 
 `json` parses in one call that nothing can interrupt, also from a thread: 16 MiB of empty objects stop the
 host agent for over a second. Answers that may be large are objects with a few long texts (the output of a
@@ -18,12 +18,12 @@ from typing import Any
 from osgym_host.guest_client.body import Body
 
 WINDOW_BYTES = 32 * 1024
-"""What is decoded in one go: 0.3 ms when every byte of it is part of an escape."""
+"""Bytes decoded at once: 0.3 ms if every byte is part of an escape."""
 MAX_SKELETON_BYTES = 32 * 1024
-"""What an answer may have besides its long texts: 4 ms when it is all brackets."""
+"""Bound of an answer without its long texts: 4 ms to parse if it is all brackets."""
 
 MAX_TEXT_CHARS = 5 * 1024 * 1024
-"""Of one text: joining its pieces takes 5 ms when each character takes four bytes."""
+"""Bound of one text: joining its pieces takes 5 ms if each character takes four bytes."""
 _HEX = rb"[0-9a-fA-F]"
 # No group is possessive: some Pythons (Debian 12: 3.11.2) end such a match inside of a try that failed.
 # None need be, since what comes next is never another way to read what was read.
@@ -42,7 +42,7 @@ _turns: weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, asyncio.Lock] = wea
 
 
 class AnswerTooLarge(ValueError):
-    """A text is too long, or the answer is large by other things than a few long texts."""
+    """A text is too long, or the answer is large apart from its long texts."""
 
 
 async def parse_long_texts(body: Body) -> tuple[bytes, dict[str, str]]:
@@ -82,7 +82,7 @@ async def _cut(body: Body) -> tuple[bytes, dict[str, str]]:
 
 
 async def _text(body: Body, at: int) -> tuple[str, int]:
-    """Decode the string that begins at `at`; return it and where its closing quote is."""
+    """Decode the string that begins at `at`; return it and the position of its closing quote."""
     pieces: list[str] = []
     chars = 0
     while True:
@@ -108,7 +108,7 @@ def _decoded(raw: bytes) -> str:
 
 
 def _whole_character(body: Body, begin: int, end: int) -> int:
-    """Return the end without a character of UTF-8 that is cut in the middle."""
+    """Return the end of the last complete UTF-8 character."""
     if end >= len(body):
         return end
     for back in range(min(4, end - begin)):

@@ -1,23 +1,18 @@
-"""Calls below `/v1/reach` of a guest: what its client does in the desktop past the screen.
-
-As every answer of a guest: bounded, checked for its shape, and one of the client's typed errors when it is
-neither.
-"""
+"""Calls below `/v1/reach` of a guest agent, by which a client works in its desktop past the screen."""
 
 from __future__ import annotations
 
-import asyncio
 import json
 from collections.abc import Mapping
 from typing import Any, TypeVar
 from urllib.parse import urlencode
 
-from osgym_host.guest_client.answers import GuestRefused, json_object, large_json_object, refusal
+from osgym_host.guest_client.answers import GuestRefused, json_object
 from osgym_host.guest_client.body import Body
+from osgym_host.guest_client.calls import GuestCalls
 from osgym_host.guest_client.errors import (
     GuestAnswerTooLarge,
     GuestProtocolError,
-    GuestTimeout,
     GuestUnreachable,
 )
 from osgym_host.guest_client.http import HttpClient, HttpResponse
@@ -30,20 +25,20 @@ from osgym_protocol.reach import CommandResult, WindowsAnswer
 M = TypeVar("M", bound=Message)
 
 SLACK_S = 20.0
-"""How much longer than a command's own deadline its answer may take before the guest counts as hung."""
+"""Grace period after a command's own deadline before the host treats the guest as hung."""
 TRANSFER_S = 60.0
 SHORT_S = 30.0
 PROBE_S = 5.0
 MAX_RESULT_BYTES = 2 * 6 * MAX_OUTPUT_BYTES + 4096
-"""Two outputs, each character of them escaped."""
+"""Bound of a result: two outputs with every character escaped."""
 
 
 class ReachCalls:
-    """The calls. Each raises, besides what it names, what `GuestClient` says."""
+    """The calls. Each raises the exceptions of `GuestClient` besides those that it names."""
 
-    def __init__(self, http: HttpClient) -> None:
-        """Keep the connections."""
+    def __init__(self, http: HttpClient, calls: GuestCalls) -> None:
         self._http = http
+        self._calls = calls
 
     async def execute(self, order: Mapping[str, Any], timeout_s: float) -> CommandResult:
         """Run a command to its end, once for each `request_id`.
@@ -51,14 +46,12 @@ class ReachCalls:
         Raises:
             GuestRefused: `cannot_start`, `no_such_file` (its folder), `answer_lost`, `busy`.
         """
-        whole_s = timeout_s + SLACK_S
-        try:
-            async with asyncio.timeout(whole_s):
-                answer = await self._json("execute", order, whole_s, MAX_RESULT_BYTES)
-                return _message(CommandResult, await large_json_object(answer))
-        except TimeoutError as exc:
-            text = f"execute: no answer within {whole_s:g} s"
-            raise GuestTimeout(text, delivered=True, timeout_s=whole_s) from exc
+        data = json.dumps(order, ensure_ascii=False).encode()
+        path, whole_s = "/v1/reach/execute", timeout_s + SLACK_S
+        answer = await self._calls.large_json(
+            "POST", path, data, timeout_s=whole_s, max_body=MAX_RESULT_BYTES
+        )
+        return _message(CommandResult, answer)
 
     async def read(self, path: str, max_bytes: int) -> Body:
         """Read a file.
@@ -76,7 +69,7 @@ class ReachCalls:
             if not exc.delivered:
                 raise
             # An agent that sends a file which becomes shorter can only hang up; one that is gone is gone.
-            await self._post("GET", "/v1/health", b"", PROBE_S, 4096)
+            await self._calls.answer("GET", "/v1/health", timeout_s=PROBE_S, max_body=4096)
             text = "the file changed while it was read, or could not be read to its end"
             raise GuestRefused(409, GuestErrorCode.PATH_REFUSED, text, {}) from exc
 
@@ -87,7 +80,8 @@ class ReachCalls:
             GuestRefused: `path_refused`, `no_such_file`.
         """
         query = {"path": path} if mode is None else {"path": path, "mode": mode}
-        await self._post("POST", f"/v1/reach/write?{urlencode(query)}", data, TRANSFER_S, 4096)
+        path = f"/v1/reach/write?{urlencode(query)}"
+        await self._calls.answer("POST", path, data, timeout_s=TRANSFER_S, max_body=4096)
 
     async def windows(self) -> WindowsAnswer:
         """List the windows."""
@@ -117,23 +111,17 @@ class ReachCalls:
         """Return the accessibility tree as XML (hostile), by OSWorld's endpoint.
 
         Args:
-            timeout_s: For each application.
+            timeout_s: Deadline of each application.
 
         Raises:
             GuestRefused: There is no accessibility bus, or it is larger than `max_bytes` by far.
         """
-        whole_s = timeout_s + SLACK_S
+        path, whole_s = f"/accessibility?deadline_s={timeout_s:g}", timeout_s + SLACK_S
         try:
-            async with asyncio.timeout(whole_s):
-                path = f"/accessibility?deadline_s={timeout_s:g}"
-                answer = await self._post("GET", path, b"", whole_s, max_bytes)
-                tree = (await large_json_object(answer)).get("AT")
+            answer = await self._calls.large_json("GET", path, timeout_s=whole_s, max_body=max_bytes)
         except GuestAnswerTooLarge as exc:
             raise GuestRefused(413, GuestErrorCode.TOO_LARGE, f"the tree is too large: {exc}", {}) from exc
-        except TimeoutError as exc:
-            text = f"accessibility: no answer within {whole_s:g} s"
-            raise GuestTimeout(text, delivered=True, timeout_s=whole_s) from exc
-        if not isinstance(tree, str):
+        if not isinstance(tree := answer.get("AT"), str):
             raise GuestProtocolError("accessibility: no tree")
         return tree
 
@@ -145,15 +133,8 @@ class ReachCalls:
         self, name: str, body: Mapping[str, Any], timeout_s: float, max_body: int = 32 * 1024
     ) -> HttpResponse:
         data = json.dumps(body, ensure_ascii=False).encode()
-        return await self._post("POST", f"/v1/reach/{name}", data, timeout_s, max_body)
-
-    async def _post(
-        self, method: str, path: str, data: bytes, timeout_s: float, max_body: int
-    ) -> HttpResponse:
-        answer = await self._http.request(method, path, data, timeout_s=timeout_s, max_body=max_body)
-        if answer.status >= 300:
-            raise refusal(answer)
-        return answer
+        path = f"/v1/reach/{name}"
+        return await self._calls.answer("POST", path, data, timeout_s=timeout_s, max_body=max_body)
 
 
 def _message(kind: type[M], value: Mapping[str, Any]) -> M:

@@ -1,4 +1,4 @@
-"""A connection to a port inside a replica, by way of its guest agent: bytes, both ways."""
+"""Connection to a port inside a replica through its guest agent: bytes both ways."""
 
 from __future__ import annotations
 
@@ -20,7 +20,6 @@ class GuestTunnel:
     """An open connection. One task may receive and one send at a time."""
 
     def __init__(self, sock: socket.socket, ahead: bytes) -> None:
-        """Use `open`."""
         self._sock = sock
         self._ahead = ahead
         self._loop = asyncio.get_running_loop()
@@ -51,10 +50,10 @@ class GuestTunnel:
             raise
 
     async def receive(self) -> bytes:
-        """Return what came, at most `PIECE_BYTES`; empty at its end.
+        """Return the next bytes, at most `PIECE_BYTES`; empty at the end.
 
         Raises:
-            OSError: It broke.
+            OSError: The connection broke.
         """
         if self._ahead:
             ahead, self._ahead = self._ahead, b""
@@ -64,28 +63,27 @@ class GuestTunnel:
         return await self._loop.sock_recv(self._sock, PIECE_BYTES)
 
     async def send(self, data: bytes) -> None:
-        """Send; returns when the guest's side has room for it.
+        """Send bytes; returns once the guest's side has taken them.
 
         Raises:
-            OSError: It broke.
+            OSError: The connection broke.
         """
         await self._loop.sock_sendall(self._sock, data)
 
     def send_end(self) -> None:
-        """Say that nothing more will be sent."""
+        """Close the sending side."""
         self._sock.shutdown(socket.SHUT_WR)
 
     def close(self) -> None:
-        """Close it. Idempotent."""
         self._sock.close()
 
 
 async def _switched(sock: socket.socket) -> bytes:
-    """Read the answer to the request; return what came after it.
+    """Read the answer to the request; return the bytes after it.
 
     Raises:
-        GuestRefused: It is an error.
-        GuestProtocolError: It makes no sense.
+        GuestRefused: The answer is an error.
+        GuestProtocolError: The answer is malformed.
         OSError: The connection broke.
     """
     loop = asyncio.get_running_loop()

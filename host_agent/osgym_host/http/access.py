@@ -1,4 +1,4 @@
-"""Who may call what: a bearer token, an allowed address (OSGym API only), or this machine itself.
+"""Access control: a bearer token, an allowed address (OSGym API only), or this machine itself.
 
 Wrong tokens are counted by the address that shows them (`osgym_host.core.wrong_tokens`).
 """
@@ -36,9 +36,9 @@ Network = ipaddress.IPv4Network | ipaddress.IPv6Network
 OPEN_PATHS = frozenset(("/v1/health", "/health"))
 _BEARER = b"Bearer "
 _CALLER = "osgym_caller"
-"""Where a call says which token with a scope it came with."""
+"""Key of the call's scoped token in the ASGI scope."""
 _IPV6_CLIENT_BITS = 64
-"""A machine has all addresses of such a network to choose from."""
+"""Prefix length of the network whose addresses one machine can use."""
 
 
 _FOREIGN_PAGE = "Web pages other than the dashboard may not call this API."
@@ -49,14 +49,14 @@ class AccessPolicy:
     """What callers need.
 
     Attributes:
-        token: The bearer token that may everything; None when none is configured.
+        token: Bearer token with all rights; None if none is configured.
         allowed: Networks that may use the OSGym API without a token.
         host_names: Names of this host in lower case, by which clients without a token may call it. Addresses,
             and names that nobody can register, are allowed anyway.
         tokens: Those with a scope; None when there is no file of them.
-        rate: How often each token with a scope may call.
-        token_rate: How often `token` may, whoever has it.
-        wrong: What addresses have shown that is no token.
+        rate: Rate limit of each token with a scope.
+        token_rate: Rate limit of `token`, shared by all who have it.
+        wrong: Wrong tokens by address.
         look_cpu_percent: Share of a processor for the calls of one `observe` token; 0: no bound.
     """
 
@@ -81,14 +81,14 @@ class AccessControl:
     """
 
     def __init__(self, app: ASGIApp, policy: AccessPolicy, is_open: Callable[[str], bool]) -> None:
-        """Wrap `app`; paths that `is_open`, beside `OPEN_PATHS`, are for everybody."""
+        """Wrap `app`; paths that `is_open`, and `OPEN_PATHS`, are for everybody."""
         self._app = app
         self._is_open = is_open
         self._policy = policy
         self._bearer = None if policy.token is None else f"Bearer {policy.token}".encode()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Let the call through or answer it."""
+        """Pass the call on or answer it."""
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
@@ -133,7 +133,7 @@ class AccessControl:
         return self._policy.tokens.find(given[len(_BEARER) :].decode("utf-8", "replace"))
 
     def _refusal_of(self, token: ScopedToken, scope: Scope) -> ErrorInfo | None:
-        """Say why a token may not make a call; note in the call whose it is."""
+        """Return why a token may not make a call, or None; note the token in the call."""
         wait_s = self._policy.rate.wait_s(token.name, time.monotonic())
         if wait_s > 0:
             return _too_often(f"The token {token.name} asks too often", wait_s)
@@ -176,13 +176,13 @@ class AccessControl:
 
 
 def caller_of(scope: Scope) -> tuple[TokenScope, str | None]:
-    """Return what who calls may do, and the name of the token; None where it has no name."""
+    """Return the caller's scope, and the name of its token; None without a name."""
     token: ScopedToken | None = scope.get(_CALLER)
     return (TokenScope.ADMIN, None) if token is None else (token.scope, token.name)
 
 
 def client_of(scope: Scope, name: str | None = None) -> ClientKey:
-    """Return who calls, for the queue: the address (of IPv6 its network), and the name that it gives itself.
+    """Return the client's key for the queue: its address (of IPv6 its network) and the name that it gives.
 
     Args:
         name: In place of the header's.
@@ -200,7 +200,7 @@ def _unknown_name(name: str) -> str:
 
 
 def sender_of(scope: Scope) -> RequestSender:
-    """Return the sender of a request, by whose token its request id is scoped."""
+    """Return the sender of a request, whose token scopes the request id."""
     token: ScopedToken | None = scope.get(_CALLER)
     return RequestSender("" if token is None else token.digest.hex()[:32], _peer_of(scope))
 
@@ -213,7 +213,7 @@ def _too_often(what: str, wait_s: float, **details: bool) -> ErrorInfo:
 
 
 def _peer_of(scope: Scope) -> str:
-    """Return the address that calls, of IPv6 its network: a machine has all addresses of that."""
+    """Return the caller's address, of IPv6 its network: one machine can use all addresses of that."""
     address = _address(scope)
     if isinstance(address, ipaddress.IPv6Address):
         return str(ipaddress.ip_network((address, _IPV6_CLIENT_BITS), strict=False))

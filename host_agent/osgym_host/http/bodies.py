@@ -1,4 +1,4 @@
-"""One bound for the body of every request, on its size and on the time that it takes to come."""
+"""Bounds of the size and the transfer time of every request's body."""
 
 from __future__ import annotations
 
@@ -12,34 +12,32 @@ from osgym_protocol.limits import MAX_BODY_BYTES
 from osgym_protocol.observation import ErrorInfo
 
 STREAMED = frozenset(("/v1/checkpoints/import",))
-"""Paths whose body is taken in piece by piece and bounded there."""
+"""Paths whose body is read and bounded in pieces."""
 TUNNEL_SUFFIX = "/tunnel"
-"""End of the path of a connection to a port: its body has no end of its own, and may be idle."""
+"""End of the path of a connection to a port, whose body has no end of its own and may be idle."""
 IDLE_S = 20.0
-"""How long nothing of a body may come."""
+"""Longest time without a byte of a body."""
 BODY_S = 300.0
-"""How long a whole body may take that is not streamed."""
+"""Longest time for a whole body that is not streamed."""
 
 
 class BodyRefused(Exception):
     """The body is too large or too slow."""
 
     def __init__(self, status: int, message: str) -> None:
-        """Keep what is answered."""
         super().__init__(message)
         self.status = status
         self.message = message
 
 
 class BoundedBodies:
-    """ASGI middleware that reads a request's body whole before anything is done with it."""
+    """ASGI middleware that reads a request's body whole before the call is handled."""
 
     def __init__(self, app: ASGIApp) -> None:
-        """Wrap `app`."""
         self._app = app
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Read the body and pass the call on, or refuse it: 413, 408."""
+        """Read the body and pass the call on, or answer 413 or 408."""
         if scope["type"] != "http" or not _has_body(scope):
             await self._app(scope, receive, send)
             return
@@ -64,10 +62,10 @@ def _has_body(scope: Scope) -> bool:
 
 
 async def _whole(scope: Scope, receive: Receive) -> bytes | None:
-    """Return the body; None when the client went away.
+    """Return the body, or None after a disconnect.
 
     Raises:
-        BodyRefused: It is too large or too slow.
+        BodyRefused: The body is too large or too slow.
     """
     for name, value in scope["headers"]:
         if name == b"content-length" and int(value) > MAX_BODY_BYTES:
@@ -101,7 +99,7 @@ def _too_large() -> BodyRefused:
 
 
 def _replayed(body: bytes, receive: Receive) -> Receive:
-    """Return what gives the body, and then what the connection says: that the client went away."""
+    """Return a receiver that gives the body, and then the connection's messages."""
     first: list[Message] = [{"type": "http.request", "body": body, "more_body": False}]
 
     async def replay() -> Message:
@@ -111,7 +109,7 @@ def _replayed(body: bytes, receive: Receive) -> Receive:
 
 
 def _never_idle(receive: Receive) -> Receive:
-    """Return the same, but for a client of which nothing comes: it counts as gone."""
+    """Return a receiver that reports a disconnect once a client has sent nothing for `IDLE_S`."""
     more = True
 
     async def bounded() -> Message:

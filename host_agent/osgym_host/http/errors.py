@@ -21,11 +21,11 @@ log = logging.getLogger(__name__)
 OSGYM_PATHS = frozenset(("/reset", "/step", "/shutdown", "/screenshot"))
 _BY_STATUS = {401: ErrorCode.UNAUTHORIZED, 403: ErrorCode.FORBIDDEN, 404: ErrorCode.NOT_FOUND}
 _RETRY_AFTER_S = {ErrorCode.DRAINING: 30}
-"""When a refused client may ask here again; it had better ask another host at once."""
+"""Seconds after which a refused client may retry here; another host is a better choice."""
 
 
 def is_osgym(path: str) -> bool:
-    """Whether a path belongs to the OSGym-compatible API."""
+    """Return whether a path belongs to the OSGym-compatible API."""
     return path in OSGYM_PATHS
 
 

@@ -1,4 +1,4 @@
-"""Which scope each call needs: one table, and a pure function over it."""
+"""Scope that each call needs: a table, and a pure function over it."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from starlette.routing import compile_path
 from osgym_protocol.codes import TokenScope
 
 OPEN = ("GET /v1/health", "GET /health")
-"""What says nothing but that the service answers: for everybody."""
+"""Calls for everybody, which report only that the service answers."""
 
 _OBSERVE = (
     "GET /metrics",
@@ -87,7 +87,7 @@ ROUTES: Mapping[str, TokenScope] = {
 
 
 def needed_scope(method: str, path: str) -> TokenScope:
-    """Return the scope that a call needs; what no route is for needs the greatest.
+    """Return the scope that a call needs; the greatest for unknown routes.
 
     >>> str(needed_scope("POST", "/v1/episodes/e1/step"))
     'run'

@@ -1,4 +1,4 @@
-"""The file of tokens with a scope: a line each of scope, name and the token's SHA-256, never the token."""
+"""File of tokens with a scope: each line has scope, name and SHA-256 of a token, never the token."""
 
 from __future__ import annotations
 
@@ -25,12 +25,12 @@ log = logging.getLogger(__name__)
 MAX_TOKENS = 1000
 MAX_FILE_BYTES = 1 << 20
 LOOK_S = 1.0
-"""How long a token that was revoked may still work."""
+"""Longest time for which a revoked token still works."""
 LOCK_S = 10.0
 LOCK_POLL_S = 0.05
 HEAD = b"# Tokens of OSGym: scope, name, SHA-256. `osgym token` writes this file.\n"
 _PREFIX = "osgym_"
-"""By which those who scan for secrets know one."""
+"""Prefix by which scanners for secrets recognize a token."""
 _TOKEN_BYTES = 32
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 _DIGEST = re.compile(r"[0-9a-f]{64}")
@@ -38,12 +38,12 @@ _FOREIGN_WRITERS = stat.S_IWGRP | stat.S_IWOTH
 
 
 class TokensError(OsgymHostError):
-    """The file cannot be used; the message says which line or mode is wrong, and what to do."""
+    """The file cannot be used; the message names the wrong line or mode, and the remedy."""
 
 
 @dataclass(frozen=True, slots=True)
 class ScopedToken:
-    """What the file knows of a token.
+    """One token of the file, without its secret.
 
     Attributes:
         digest: SHA-256 of the token, 32 bytes.
@@ -54,17 +54,17 @@ class ScopedToken:
     digest: bytes
 
     def to_line(self) -> bytes:
-        """Return its line of the file."""
+        """Return the token's line of the file."""
         return f"{self.scope} {self.name} {self.digest.hex()}\n".encode()
 
 
 def digest_of(token: str) -> bytes:
-    """Return the SHA-256 of a token. Without salt: tokens are drawn, not chosen."""
+    """Return the SHA-256 of a token, without salt, since tokens are random."""
     return hashlib.sha256(token.encode("utf-8", "surrogatepass")).digest()
 
 
 def find_token(tokens: Sequence[ScopedToken], token: str) -> ScopedToken | None:
-    """Return the one that was given, in a time that says nothing of the others."""
+    """Return the given token, in a time that tells nothing about the others."""
     digest, found = digest_of(token), None
     for one in tokens:
         if hmac.compare_digest(one.digest, digest):
@@ -73,7 +73,7 @@ def find_token(tokens: Sequence[ScopedToken], token: str) -> ScopedToken | None:
 
 
 def parse_tokens(data: bytes) -> tuple[list[ScopedToken], list[str]]:
-    """Return the tokens of a file, and what is wrong with the lines that give none."""
+    """Return the tokens of a file, and the problems of its other lines."""
     tokens: list[ScopedToken] = []
     problems: list[str] = []
     for number, line in enumerate(data.decode("utf-8", "replace").splitlines(), 1):
@@ -89,7 +89,7 @@ def parse_tokens(data: bytes) -> tuple[list[ScopedToken], list[str]]:
 
 
 def _problem(words: list[str], before: Sequence[ScopedToken]) -> str | None:
-    """Say why a line gives no token; never with a word of it that could be one."""
+    """Return why a line has no token, without a word that could be one."""
     if len(words) != 3:
         return "not `scope name sha256`; `osgym token new` writes such lines"
     scope, name, digest = words
@@ -107,7 +107,7 @@ def _problem(words: list[str], before: Sequence[ScopedToken]) -> str | None:
 
 
 def read_tokens(path: Path, *, trusted: bool = True) -> tuple[list[ScopedToken], list[str]]:
-    """Read the file; a line that is wrong gives no token, but a problem.
+    """Read the file; a wrong line is a problem, not a token.
 
     Args:
         trusted: whether it has to be root's or this user's own, as for who lets callers in by it.
@@ -133,7 +133,7 @@ def read_tokens(path: Path, *, trusted: bool = True) -> tuple[list[ScopedToken],
 
 
 class TokenFile:
-    """The tokens as the file has them now: looked at once a second at most. For one thread."""
+    """Tokens of the file, read again at most once a second if it changed. For one thread."""
 
     def __init__(self, path: Path, clock: Callable[[], float] = time.monotonic) -> None:
         """Read the file.
@@ -150,7 +150,7 @@ class TokenFile:
             raise TokensError(f"{path}: {'; '.join(problems[:5])}")
 
     def find(self, token: str) -> ScopedToken | None:
-        """Return what the file says of a token, None when it has none like that."""
+        """Return the file's entry of a token, or None."""
         now_s = self._clock()
         if now_s - self._looked_s >= LOOK_S:
             self._looked_s = now_s
@@ -158,7 +158,7 @@ class TokenFile:
         return find_token(self._tokens, token)
 
     def _look(self) -> None:
-        """Read it again if it changed. What cannot be read lets nobody in; other lines go on to count."""
+        """Read the file again if it changed. An unreadable file admits nobody; other lines stay valid."""
         mark = self._mark()
         if mark == self._seen:
             return
@@ -180,7 +180,7 @@ class TokenFile:
 
 
 def add_token(path: Path, scope: TokenScope, name: str) -> str:
-    """Make a token, write its line, return it: nobody can read it again.
+    """Make a token, write its line and return it; the token cannot be read again.
 
     Raises:
         TokensError: the name is taken or no name, or the file cannot be used or written.
@@ -202,7 +202,7 @@ def add_token(path: Path, scope: TokenScope, name: str) -> str:
 
 
 def remove_token(path: Path, name: str) -> None:
-    """Take a token's line out; all others stay as they are.
+    """Remove a token's line and keep all others.
 
     Raises:
         TokensError: there is none of that name, or the file cannot be used or written.
@@ -219,7 +219,7 @@ def remove_token(path: Path, name: str) -> None:
 
 @contextmanager
 def _changing(path: Path) -> Iterator[None]:
-    """Let only one at a time change files of this folder.
+    """Hold the lock for changes of this folder's files.
 
     Raises:
         TokensError: the folder is not there, or what is done inside cannot be.
@@ -247,7 +247,7 @@ def _lock(folder: int) -> None:
 
 
 def _replace(path: Path, data: bytes) -> None:
-    """Write it whole; whose it was and who may read it stay."""
+    """Write the file atomically and keep its owner and mode."""
     if not path.exists():
         write_whole(path, data)
         return

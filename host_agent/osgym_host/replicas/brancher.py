@@ -1,4 +1,4 @@
-"""Children of a running replica, and replicas that outlived their host agent: made for one lease each.
+"""Branching of running replicas, and adoption of replicas after a restart, for one lease each.
 
 They never wait in the pool: each goes to its lease as soon as it is ready, and is destroyed when the
 lease does not want it. Several are made all together or not at all.
@@ -25,7 +25,7 @@ from osgym_host.runtimes import base
 log = logging.getLogger(__name__)
 
 AT_ONCE = 16
-"""Children of one branch point that are made at the same time; the others follow."""
+"""Number of children of one branch point that are made at once."""
 BRANCH_S = 30.0
 KEEP_S = 120.0
 """Deadline of a branch point that is written to disk."""
@@ -36,17 +36,16 @@ COPY_S = 600.0
 
 @dataclass(frozen=True, slots=True)
 class LeaseHolder:
-    """Who gets a replica: its lease, and what is called when the replica is lost."""
+    """Holder of a lease on a replica, with the callback for the replica's loss."""
 
     lease_id: str
     on_revoked: OnRevoked
 
 
 class ReplicaBrancher:
-    """Branch points and what is made from them. For one event loop."""
+    """Makes branch points and replicas from them. For one event loop."""
 
     def __init__(self, pool: Pool) -> None:
-        """Use the replicas of `pool`."""
         self._pool = pool
         self._runtime = pool.replicas.runtime
         self._releases: set[asyncio.Task[None]] = set()
@@ -55,7 +54,7 @@ class ReplicaBrancher:
     async def reserve(
         self, count: int, wait_s: float, client: ClientKey = UNNAMED
     ) -> AsyncIterator[Reservation]:
-        """Reserve room for so many children, to be used by `make` inside the block.
+        """Reserve capacity for `count` children, for `make` inside the block.
 
         Raises:
             PoolExhausted: There was none within `wait_s`.
@@ -68,7 +67,7 @@ class ReplicaBrancher:
             self._pool.reservations.give_back(reservation)
 
     def check(self) -> None:
-        """Find out whether the runtime can branch, before anything is done.
+        """Check that the runtime can branch.
 
         Raises:
             RuntimeUnsupported: It cannot; the message has the remedy.
@@ -80,11 +79,11 @@ class ReplicaBrancher:
             )
 
     def why_no_templates(self) -> str | None:
-        """Say why no branch point can be taken of a replica after its set-up; None: it can."""
+        """Return why no branch point of a replica can be taken after its setup; None if one can."""
         return self._runtime.why_no_templates()
 
     async def take(self, manager: ReplicaManager, *, keep: bool = False) -> base.BranchPoint:
-        """Take a branch point of a leased replica; whoever gets it gives it back with `release`.
+        """Take a branch point of a leased replica; the caller must `release` it.
 
         Raises:
             ReplicaNotFound, PointFailed, RuntimeUnsupported: As `Runtime.branch`.
@@ -136,7 +135,7 @@ class ReplicaBrancher:
             raise
 
     async def adopt(self, record: base.ReplicaRecord, holder: LeaseHolder) -> ReplicaManager:
-        """Take over a replica of a previous host agent for the lease that held it.
+        """Adopt a replica of a previous host agent for the lease that held it.
 
         Raises:
             ReplicaNotMade: It is gone or does not answer; what is left of it is removed.
@@ -169,13 +168,13 @@ class ReplicaBrancher:
             raise base.PointFailed(f"not read within {COPY_S:g} s") from error
 
     def release(self, point: base.BranchPoint) -> None:
-        """Release a point, in the background, once no child of it is being made any more."""
+        """Release a point in the background once no child of it is being made."""
         task = asyncio.create_task(self._release(point), name=f"release:{point.point_id}")
         self._releases.add(task)
         task.add_done_callback(self._releases.discard)
 
     async def settle(self) -> None:
-        """Wait until every point that was given back is released (each within `RELEASE_S`)."""
+        """Wait until all released points are gone (each within `RELEASE_S`)."""
         await asyncio.gather(*self._releases, return_exceptions=True)
 
     async def _release(self, point: base.BranchPoint) -> None:

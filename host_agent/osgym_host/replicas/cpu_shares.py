@@ -1,4 +1,4 @@
-"""Lowers the CPU weight of replicas that use much, so that their neighbours' steps stay quick."""
+"""CPU weights of replicas: heavy users get a lower one, so that steps of their neighbours stay fast."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _LIVE = (ReplicaState.READY, ReplicaState.LEASED)
 
 
 class CpuShares:
-    """Keeps the credit of every replica of a pool."""
+    """Tracks the CPU credit of every replica of a pool."""
 
     def __init__(
         self,
@@ -29,7 +29,7 @@ class CpuShares:
         terms: CreditTerms | None = None,
         tick_s: float = TICK_S,
     ) -> None:
-        """Nothing happens before `run`. Without credit to give, weights are left alone."""
+        """Prepare. Without credit to give, weights are not changed."""
         self._runtime = runtime
         self._managers = managers
         self._terms = terms or CreditTerms()
@@ -37,14 +37,14 @@ class CpuShares:
         self._credits: dict[tuple[str, int], CpuCredit] = {}
 
     async def run(self) -> None:
-        """Look at the replicas until it is cancelled."""
+        """Check the replicas until cancelled."""
         while self._terms.burst_cpu_s > 0:
             await asyncio.sleep(self._tick_s)
             live = [(m, m.clone) for m in self._managers() if m.state in _LIVE and m.clone is not None]
             await asyncio.to_thread(self._look, live)
 
     def _look(self, live: Sequence[tuple[ReplicaManager, base.Replica]]) -> None:
-        """Reads and writes small files of the kernel: some 20 µs for each replica."""
+        """Read and write files of the kernel: some 20 µs for each replica."""
         keys = {(clone.replica_id, clone.generation) for _, clone in live}
         for key in self._credits.keys() - keys:
             del self._credits[key]
@@ -56,7 +56,7 @@ class CpuShares:
                     log.debug("replica %s: its CPU weight stays: %s", clone.replica_id, error)
 
     def _judge(self, clone: base.Replica) -> bool:
-        """Set a replica's CPU weight by its credit; return whether that is the low weight."""
+        """Set a replica's CPU weight by its credit; return whether the weight is low."""
         used_cpu_s = self._runtime.used_cpu_s(clone)
         if used_cpu_s is None:
             return False

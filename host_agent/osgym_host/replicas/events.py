@@ -1,4 +1,4 @@
-"""What happened on this host, as a bounded ring that clients can follow."""
+"""Events of this host in a bounded ring that clients can follow."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 
 
 class EventLog:
-    """The last events, numbered from 1. For one event loop."""
+    """Latest events, numbered from 1. For one event loop."""
 
     def __init__(self, size: int = 4096) -> None:
         """Keep at most `size` events."""
@@ -19,20 +19,20 @@ class EventLog:
         self._closed = False
 
     def add(self, kind: str, **fields: Any) -> None:
-        """Append an event and wake everyone who waits for one."""
+        """Append an event and wake all waiting calls."""
         self._last += 1
         self._ring.append({"id": self._last, "time": round(time.time(), 3), "kind": kind, **fields})
         self._news.set()
         self._news = asyncio.Event()
 
     def close(self) -> None:
-        """End every wait for an event, now and later."""
+        """End all waits for events, now and later."""
         self._closed = True
         self._news.set()
 
     @property
     def closed(self) -> bool:
-        """Whether waiting for events gives nothing any more."""
+        """True after `close`."""
         return self._closed
 
     @property

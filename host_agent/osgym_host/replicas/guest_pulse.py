@@ -1,4 +1,4 @@
-"""Whether guest agents still answer: each is asked for its health now and then, and a frozen one ends.
+"""Health checks of guest agents: each is asked at intervals, and a frozen one ends.
 
 So does one that answers what is no answer: somebody took the agent's place.
 
@@ -39,7 +39,7 @@ _ASKED = (ReplicaState.READY, ReplicaState.LEASED)
 
 @dataclass(frozen=True, slots=True)
 class PulseOptions:
-    """How guests are asked. With these, one that froze is noticed within 5 s.
+    """Intervals and bounds of health checks. With these a frozen guest is noticed within 5 s.
 
     Attributes:
         called_after_s, called_every_s: One whose answer a call has awaited for so long is asked, and again
@@ -49,9 +49,9 @@ class PulseOptions:
             others: each wakes an idle virtual machine (5 ms of a core where it is emulated), so many
             machines that nobody calls are asked more seldom. With 25 of them it makes no difference.
         patience_s: So long nothing is measured, as nearly all answers have come by then.
-        silent_s: A guest that was silent for so much longer, and could have answered, is frozen.
-        excused_s: What may not be counted at most because of disks and restarts.
-        look_s: How often an open question is looked at.
+        silent_s: Silence beyond the deadline from which a guest that could have answered is frozen.
+        excused_s: Longest time that waits for disks and restarts excuse.
+        look_s: Interval of checks of an open question.
         answer_s: Within which a question must be answered, counted or not.
     """
 
@@ -66,7 +66,7 @@ class PulseOptions:
     answer_s: float = 60.0
 
     def is_due(self, since_s: float, call_s: float, replicas: int) -> bool:
-        """Return whether a guest is to be asked.
+        """Return whether a guest must be asked.
 
         Args:
             since_s: Since it was asked last.
@@ -80,7 +80,7 @@ class PulseOptions:
 
 @dataclass(slots=True)
 class Silence:
-    """How long a guest was silent that could have answered: pure.
+    """Time for which a guest was silent although it could have answered. Pure.
 
     Attributes:
         counted_s: Time since the first look in which the agent could have answered.
@@ -96,7 +96,7 @@ class Silence:
     excused_s: float = 0.0
 
     def look(self, at_s: float, waits_s: Mapping[int, float], state: str) -> bool:
-        """Take in another look; return whether the guest is frozen.
+        """Add a measurement; return whether the guest is frozen.
 
         Args:
             waits_s: For each thread of the agent's process, how long it has waited for a processor.
@@ -117,13 +117,13 @@ class Silence:
 
     @property
     def could_answer(self) -> bool:
-        """Whether the agent was silent for `silent_s` in which it had a processor and waited for no disk."""
+        """Return whether the agent was silent for `silent_s` with a processor and no wait for a disk."""
         return self.counted_s >= self.options.silent_s
 
 
 @dataclass(slots=True)
 class _Asked:
-    """What is remembered of a replica between two questions."""
+    """State of a replica between two questions."""
 
     client: GuestClient
     answered_s: float = field(default_factory=time.monotonic)
@@ -132,7 +132,7 @@ class _Asked:
 
 
 class GuestPulse:
-    """Asks the guests of a pool's replicas."""
+    """Asks the guests of a pool's replicas for their health."""
 
     def __init__(
         self,
@@ -153,7 +153,7 @@ class GuestPulse:
         self._asked: dict[ReplicaManager, _Asked] = {}
 
     async def run(self) -> None:
-        """Ask until it is cancelled."""
+        """Ask until cancelled."""
         try:
             async with asyncio.TaskGroup() as group:
                 while True:

@@ -1,7 +1,7 @@
-"""What must survive a kill: the last generation, and which replicas a predecessor had.
+"""Journal of replicas, kept past a kill: the last generation, and the replicas of the previous agent.
 
-The runtime finds leftovers by itself (processes, mounts, files); the journal gives generations that
-are never reused over the life of the data directory, and says afterwards what was lost.
+The runtime finds leftovers by itself (processes, mounts, files). The journal gives generations that are never
+reused in the data directory, and names the lost replicas after a restart.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class _Line(Message):
-    """One line: the last generation, a replica about to be made, or one of which nothing is left."""
+    """One line: the last generation, a replica about to be made, or a replica that is gone."""
 
     generation: int | None = field(default=None, metadata=OMIT)
     created: str | None = field(default=None, metadata=OMIT)
@@ -29,17 +29,16 @@ class _Line(Message):
 
 
 class ReplicaJournal:
-    """An append-only file of JSON lines, compacted when it is opened."""
+    """Append-only file of JSON lines, compacted when it is opened."""
 
     def __init__(self, path: Path) -> None:
-        """Nothing is read or written before `open`."""
         self._path = path
         self._file: TextIO | None = None
         self.generation = 0
         self.leftovers: tuple[str, ...] = ()
 
     def open(self) -> None:
-        """Read what a predecessor wrote and start a fresh file. The caller owns the instance by now.
+        """Read the previous agent's lines and start a fresh file. The caller owns the instance.
 
         Raises:
             OSError: The file cannot be written.
@@ -50,16 +49,16 @@ class ReplicaJournal:
         self._file = self._path.open("a", encoding="utf-8", buffering=1)
 
     def next_generation(self) -> int:
-        """Return a number that no replica of this data directory ever had."""
+        """Return a number that no replica of this data directory had."""
         self.generation += 1
         return self.generation
 
     def created(self, replica_id: str, generation: int) -> None:
-        """Note that a replica is about to be made; called before the runtime is."""
+        """Write that a replica is about to be made; call it before the runtime makes the replica."""
         self._write(_Line(generation, created=replica_id))
 
     def gone(self, replica_id: str) -> None:
-        """Note that nothing of a replica is left."""
+        """Write that nothing of a replica is left."""
         self._write(_Line(gone=replica_id))
 
     def close(self) -> None:
@@ -95,7 +94,7 @@ def _read(path: Path) -> tuple[int, tuple[str, ...]]:
 
 
 def host_id(data_dir: Path) -> str:
-    """Return the name of this host agent's data directory: made once, then kept.
+    """Return the name of this host agent's data directory, made at first use.
 
     Raises:
         OSError: It cannot be written.

@@ -1,4 +1,4 @@
-"""Who gets which replica: the clean ones that are ready, and those who wait for one, client by client."""
+"""Queue of clients for ready replicas, served in turn."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from osgym_host.replicas.manager import OnRevoked, ReplicaManager
 from osgym_host.replicas.pool_errors import PoolExhausted, PoolStopping, ReplicaNotMade
 
 HAND_OVER_S = 0.1
-"""What a hand-over may take even for one who does not want to wait."""
+"""Time for a hand-over, also for a client that does not want to wait."""
 
 
 @dataclass(slots=True, eq=False)
 class Waiter:
-    """A request of a client that waits for a replica; with `promised` for this one only."""
+    """Client that waits for a replica, or only for the replica `promised`."""
 
     lease_id: str
     on_revoked: OnRevoked
@@ -29,13 +29,13 @@ class Waiter:
     client: ClientKey = UNNAMED
 
     def fail(self, error: OsgymHostError) -> None:
-        """Answer that there will be no replica. Idempotent."""
+        """Answer with an error. Idempotent."""
         if not self.answer.done():
             self.answer.set_exception(error)
 
 
 class LeaseQueue:
-    """Hands ready replicas to those who wait. For one event loop."""
+    """Hands ready replicas to waiting clients. For one event loop."""
 
     def __init__(self, replan: Callable[[], None], exhausted: Callable[[float], PoolExhausted]) -> None:
         """Start empty.
@@ -54,43 +54,43 @@ class LeaseQueue:
 
     @property
     def ready(self) -> int:
-        """How many clean replicas wait."""
+        """Number of clean replicas that are ready."""
         return len(self._ready)
 
     @property
     def waiting(self) -> int:
-        """How many clients wait, those with an offer under way too."""
+        """Number of waiting clients, including those with an offer in flight."""
         return len(self._waiters) + self._offered
 
     @property
     def promised(self) -> frozenset[str]:
-        """The ids of replicas that are being made for somebody."""
+        """Ids of replicas that are being made for one lease."""
         return frozenset(self._promises)
 
     @property
     def refuses(self) -> bool:
-        """Whether nothing is handed out."""
+        """True while all requests are refused."""
         return self._refusal is not None
 
     def check(self) -> None:
-        """Raise `PoolStopping` while nothing is handed out."""
+        """Raise `PoolStopping` while all requests are refused."""
         if self._refusal is not None:
             raise self._refusal()
 
     def refuse(self, refusal: Callable[[], PoolStopping]) -> None:
-        """Refuse everyone who waits or comes, with what `refusal` makes, until `resume`. Idempotent."""
+        """Refuse waiting and new clients with the error of `refusal`, until `resume`. Idempotent."""
         self._refusal = refusal
         while self._waiters:
             self._waiters.pop()[1].fail(refusal())
 
     def resume(self) -> None:
-        """Hand out again."""
+        """Serve clients again."""
         self._refusal = None
 
     async def acquire(
         self, lease_id: str, on_revoked: OnRevoked, wait_s: float, client: ClientKey = UNNAMED
     ) -> ReplicaManager:
-        """Return a clean replica that is now leased; clients take turns. Cancelling is safe at any time.
+        """Return a clean replica, leased; clients take turns. Cancelling is safe at any time.
 
         Raises:
             PoolExhausted: None was free within `wait_s`.
@@ -113,13 +113,13 @@ class LeaseQueue:
             raise
 
     def promise(self, replica_id: str, lease_id: str, on_revoked: OnRevoked) -> Waiter:
-        """Give a replica that is about to be made to one lease and nobody else."""
+        """Reserve a replica that is about to be made for one lease."""
         answer: asyncio.Future[ReplicaManager] = asyncio.get_running_loop().create_future()
         waiter = self._promises[replica_id] = Waiter(lease_id, on_revoked, answer, promised=True)
         return waiter
 
     def add(self, manager: ReplicaManager) -> None:
-        """Take a replica that is ready: for whom it was promised, else, when clean, for anybody."""
+        """Offer a ready replica to the lease it was promised to, or else, if clean, to any client."""
         waiter = self._promises.pop(manager.replica_id, None)
         if waiter is not None:
             self._offer(manager, waiter)
@@ -138,7 +138,7 @@ class LeaseQueue:
             waiter.fail(self._refusal_for(manager))
 
     def retire_ready(self, count: int) -> None:
-        """Retire up to `count` replicas that nobody has."""
+        """Retire up to `count` ready replicas without a lease."""
         for _ in range(min(count, len(self._ready))):
             self._ready.pop().retire(Reason.SURPLUS)
 

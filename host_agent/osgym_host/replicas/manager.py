@@ -1,4 +1,4 @@
-"""The manager of one replica: one task, one mailbox.
+"""Manager of one replica: one task with one mailbox.
 
 It feeds events to the pure transition function of `core.states` and carries out the effects. Work
 that takes time runs in child tasks that report back by events.
@@ -36,7 +36,7 @@ _DETAIL_CHARS = 2000
 STOP_NOTICE_S = 1.0
 """Time after a session's end in which a stop of the host agent counts as its cause: one signal for both."""
 DEATH_NOTICE_S = STOP_NOTICE_S + 1.0
-"""How long a broken connection waits for the news that the replica died, and of what."""
+"""Time for which a broken connection waits for the report and cause of the replica's death."""
 
 OnLeaseAnswer = Callable[[bool], None]
 OnRevoked = Callable[[Reason, str], None]
@@ -44,7 +44,7 @@ OnRevoked = Callable[[Reason, str], None]
 
 @dataclass(frozen=True, slots=True)
 class Deadlines:
-    """How long each phase of a replica's life may take, in seconds."""
+    """Deadlines of the phases of a replica's life, in seconds."""
 
     create_s: float = 30.0
     boot_s: float = 60.0
@@ -53,30 +53,30 @@ class Deadlines:
 
 
 class ManagerListener(Protocol):
-    """Gets the decisions of a manager; implemented by the pool. Called on the event loop; must not block."""
+    """Receiver of a manager's decisions, which is the pool. Called on the event loop; must not block."""
 
     def on_ready(self, manager: ReplicaManager) -> None:
-        """It is ready and not leased."""
+        """The replica is ready and not leased."""
 
     def on_unavailable(self, manager: ReplicaManager) -> None:
-        """It was ready and cannot be leased any more."""
+        """The replica was ready and cannot be leased."""
 
     def on_change(self, manager: ReplicaManager, before: ReplicaState) -> None:
-        """Its state is another one now."""
+        """The replica changed its state."""
 
     def on_gone(self, manager: ReplicaManager, reason: Reason) -> None:
-        """Nothing of it is left."""
+        """Nothing of the replica is left."""
 
     async def wait_stop(self, timeout_s: float) -> bool:
-        """Return whether the host agent stops, or begins to within this time."""
+        """Return whether the host agent stops, now or within this time."""
 
 
 class ReplicaManager:
-    """Carries one replica from its creation to its end.
+    """Manages one replica from its creation to its end.
 
     Attributes:
         detail: Why it failed, for people; empty while all is well.
-        clone: The runtime's replica, None before it was made.
+        clone: Replica of the runtime; None before it was made.
         holder: For whose episode it is used, or was at its end; None before.
         creation_over: Set once the runtime was asked to make it and has answered, or was stopped.
         stall: Counters of its present stall, collected by the pool; None while no answer is late.
@@ -94,7 +94,7 @@ class ReplicaManager:
         record: base.ReplicaRecord | None = None,
         warming: Warming | None = None,
     ) -> None:
-        """Nothing happens before `run`. With a `record` the replica is adopted instead of created."""
+        """Prepare. With a `record` the replica is adopted instead of created."""
         self._replica = states.ReplicaStatus()
         self._spec = spec
         self._runtime = runtime
@@ -127,44 +127,44 @@ class ReplicaManager:
 
     @property
     def replica_id(self) -> str:
-        """Its name."""
+        """Id of the replica."""
         return self._spec.replica_id
 
     @property
     def generation(self) -> int:
-        """The number of its clone."""
+        """Number of the replica's clone."""
         return self._spec.generation
 
     @property
     def spec(self) -> base.ReplicaSpec:
-        """What it is made from."""
+        """Specification that the replica is made from."""
         return self._spec
 
     @property
     def clean(self) -> bool:
-        """Whether nobody has used it: neither a child of a replica that somebody had, nor adopted."""
+        """True if nobody has used the replica: it is neither adopted nor a child of a used one."""
         origin = self._spec.origin
         unused = origin is None or (self._warming is not None and self._warming.made(origin))
         return unused and self._record is None
 
     @property
     def state(self) -> ReplicaState:
-        """Where it is in its life."""
+        """State of the replica."""
         return self._replica.state
 
     @property
     def reason(self) -> Reason | None:
-        """Why it retires, None while it does not."""
+        """Reason of the retirement; None before."""
         return self._replica.reason
 
     @property
     def guest(self) -> GuestClient:
-        """The client of its guest agent; only once it was ready."""
+        """Client of the guest agent; only once the replica was ready."""
         assert self._guest is not None, "the replica was never ready"
         return self._guest
 
     async def witness(self) -> None:
-        """Note what its guest agent is, of one that this host agent made; asked before anybody uses it.
+        """Record the identity of the guest agent, before anybody uses a replica of this host agent.
 
         Raises:
             RuntimeFault: It is gone.
@@ -173,7 +173,7 @@ class ReplicaManager:
             await self._runtime.witness(self.clone)
 
     async def attest(self, *, afresh: bool) -> bool:
-        """Check that its guest agent is unchanged, and alone holds its connections; see `Runtime.attest`.
+        """Check that the guest agent is unchanged, and alone holds its connections; see `Runtime.attest`.
 
         Args:
             afresh: Close the connections that there are, so that what follows goes over a new one; else look
@@ -211,7 +211,7 @@ class ReplicaManager:
         return Reason.GUEST_SLOW if is_of_the_host(stall) else Reason.GUEST_HUNG
 
     async def freeze_disk(self) -> FrozenDisk | None:
-        """Return its disk as it is now, to be read from outside; None where its runtime cannot.
+        """Return the disk as it is now, to be read from outside; None if the runtime has no such disk.
 
         Raises:
             RuntimeFault: It could not be done.
@@ -223,14 +223,14 @@ class ReplicaManager:
         self._mailbox.put_nowait(event)
 
     def retire(self, reason: Reason, detail: str = "") -> None:
-        """Ask it to end: it is not wanted any more, or failed. Allowed in any state, any number of times."""
+        """Retire the replica. Allowed in any state, any number of times."""
         if detail and not self.detail:
             # Guests have a hand in it: errors quote what they answered.
             self.detail = escape_controls(detail[:_DETAIL_CHARS])
         self.send(states.Retire(reason))
 
     def request_lease(self, lease_id: str, granted: OnLeaseAnswer, on_revoked: OnRevoked) -> None:
-        """Ask for it; `granted` is called once with the answer, `on_revoked` if it ends under the lease."""
+        """Request a lease; `granted` is called once, `on_revoked` if the replica ends under the lease."""
         info = self.clone.exit_info if self.clone is not None else None
         if info is not None:  # it died, and the watch has not reported yet
             self.retire(*reason_of_exit(info))
@@ -238,11 +238,11 @@ class ReplicaManager:
         self.send(states.LeaseRequested(lease_id))
 
     def return_unused(self, lease_id: str) -> None:
-        """Give an untouched replica back: it is still clean."""
+        """Return a replica that was not used and is still clean."""
         self.send(states.ReturnedUnused(lease_id))
 
     async def run(self) -> None:
-        """Handle events until nothing of the replica is left. Not to be cancelled: use `retire`."""
+        """Handle events until nothing of the replica is left. Must not be cancelled: use `retire`."""
         with log_subject.about(self):
             self._spawn("create", self._create())
             while self._replica.state is not ReplicaState.GONE:
@@ -252,7 +252,7 @@ class ReplicaManager:
                 self._handle(self._mailbox.get_nowait())
 
     def log_fields(self) -> Mapping[str, str | int | None]:
-        """Return its names for the log, and whose it is or was last."""
+        """Return the fields that name the replica and its last holder in log lines."""
         whose = {} if self.holder is None else self.holder.log_fields()
         return {**whose, "replica": self.replica_id, "generation": self.generation}
 
@@ -349,7 +349,7 @@ class ReplicaManager:
             await _cancel(ready, dead)
 
     async def _wait_usable(self, guest: GuestClient) -> None:
-        """Return when the desktop can be used. One in use may be drawing: that it answers is enough."""
+        """Wait until the desktop can be used. A used one may be drawing, so that an answer is enough."""
         assert self.clone is not None
         if not self.clone.reported_ready:
             if self.clean:

@@ -1,4 +1,4 @@
-"""The pool: clean replicas that wait, made ahead of demand, handed out to clients in turn."""
+"""Pool of clean replicas, made ahead of demand and handed out to clients in turn."""
 
 from __future__ import annotations
 
@@ -6,11 +6,11 @@ import asyncio
 import contextlib
 import logging
 import time
-from collections import Counter
-from collections.abc import Callable
+from collections import Counter, deque
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 
-from osgym_host.core.admission import Admission, Budget
+from osgym_host.core.admission import Admission, Budget, MeasuredLoad, admit
 from osgym_host.core.backoff import Backoff
 from osgym_host.core.blocking import blocking_setting
 from osgym_host.core.cpu_credit import CreditTerms
@@ -23,7 +23,6 @@ from osgym_host.replicas.events import EventLog
 from osgym_host.replicas.guest_pulse import GuestPulse, PulseOptions
 from osgym_host.replicas.lease_queue import LeaseQueue, Waiter
 from osgym_host.replicas.manager import OnRevoked, ReplicaManager
-from osgym_host.replicas.measured_admission import LoadProbe, MeasuredAdmission
 from osgym_host.replicas.pool_errors import PoolExhausted, PoolStopping
 from osgym_host.replicas.replica_set import ReplicaSet
 from osgym_host.replicas.reservations import Reservation, Reservations
@@ -35,11 +34,52 @@ log = logging.getLogger(__name__)
 _NO_ROOM = (Blocked.MAX_REPLICAS, Blocked.RAM, Blocked.CPU, Blocked.DISK)
 _BEING_MADE = (ReplicaState.CREATING, ReplicaState.BOOTING)
 REPLAN_S = 2.0
-"""How often the plan is looked at again while something other than the pool itself blocks it."""
+"""Interval of plans while something outside the pool blocks it."""
+
+LoadProbe = Callable[[], tuple[float, int, float]]
+"""Function that returns available RAM in MiB, cores, and free disk in MiB."""
+
+
+class MeasuredAdmission:
+    """Feeds measurements to `core.admission`, and keeps the peaks of retired replicas."""
+
+    def __init__(self, budget: Budget, probe: LoadProbe) -> None:
+        """Admit nothing before the first measurement."""
+        self.budget = budget
+        self.now = Admission(0, admit(budget, MeasuredLoad(0, 1, 0)).limit, float(budget.ram_cap_mib))
+        self._probe = probe
+        self._peaks: deque[float] = deque(maxlen=128)
+
+    def disk_free_mib(self) -> float:
+        """Return the free space where replicas write."""
+        return self._probe()[2]
+
+    def measure(self, managers: Sequence[ReplicaManager], *, pending: int, existing: int) -> Admission:
+        """Return how many more replicas may start beside `existing`, of which `pending` still start.
+
+        Raises:
+            OSError: The load cannot be read.
+        """
+        available, cores, disk_free = self._probe()
+        load = MeasuredLoad(
+            ram_available_mib=available,
+            cores=cores,
+            disk_free_mib=disk_free,
+            peaks_mib=[*self._peaks, *(m.peak_mib for m in managers if m.peak_mib > 0)],
+            now_mib=[m.pss_mib for m in managers if m.pss_mib is not None],
+            pending=pending,
+            existing=existing,
+        )
+        return admit(self.budget, load)
+
+    def remember(self, manager: ReplicaManager) -> None:
+        """Keep the peak of a replica that is gone, for the estimate."""
+        if manager.peak_mib > 0:
+            self._peaks.append(manager.peak_mib)
 
 
 class Pool:
-    """Keeps warm replicas ahead of demand and gives them to those who wait; clients take turns.
+    """Keeps warm replicas ahead of demand and leases them to waiting clients in turn.
 
     A used replica never comes back: whoever got one retires it, and the plan replaces it.
 
@@ -47,9 +87,9 @@ class Pool:
         replicas: All replicas that are not gone.
         queue: Those that are ready, and those who wait for one.
         reservations: Room that is kept for children.
-        admission: How many more the host has room for.
+        admission: Capacity of the host for more replicas.
         retired: Retirements since the start.
-        blocked, last_failure: What keeps the pool from growing; why the last replica was not made.
+        blocked, last_failure: Cause that keeps the pool from growing; error of the last failed creation.
     """
 
     def __init__(
@@ -64,7 +104,6 @@ class Pool:
         pulse_options: PulseOptions | None = None,
         credit_terms: CreditTerms | None = None,
     ) -> None:
-        """Nothing happens before `start`."""
         self.replicas = replicas
         self.spec = spec
         self.queue = LeaseQueue(self._replan, self._exhausted)
@@ -85,7 +124,7 @@ class Pool:
         self._cpu_shares = CpuShares(replicas.runtime, replicas.managers, credit_terms)
 
     def view(self) -> PoolView:
-        """Count the replicas by what they do; one that is made for somebody counts as leased."""
+        """Return the numbers of replicas by state; one that is made for a lease counts as leased."""
         promised = self.queue.promised
         counts = Counter(m.state for m in self.replicas.managers() if m.replica_id not in promised)
         return PoolView(
@@ -99,12 +138,12 @@ class Pool:
 
     @property
     def capacity(self) -> int:
-        """How many replicas could exist at once, as far as is known now."""
+        """Number of replicas that could exist at once, as far as is known."""
         return min(self.admission.budget.max_replicas, len(self.replicas) + self.admission.now.room)
 
     @property
     def full(self) -> bool:
-        """Whether somebody waits who will get nothing before a replica that is in use ends."""
+        """True if a client waits and gets nothing before a leased replica ends."""
         view = self.view()
         coming = view.ready + view.starting + view.retiring
         return view.waiting > coming and self.blocked in _NO_ROOM
@@ -112,7 +151,7 @@ class Pool:
     # Life --------------------------------------------------------------------------------------
 
     def start(self) -> None:
-        """Begin to fill the pool."""
+        """Start to fill the pool."""
         self._background = [
             asyncio.create_task(self._keep_filled(), name="pool:fill"),
             asyncio.create_task(self._usage.run(), name="pool:measure"),
@@ -122,19 +161,19 @@ class Pool:
         self._replan()
 
     def stop_leasing(self, refusal: Callable[[], PoolStopping] = PoolStopping) -> None:
-        """Refuse all requests with the error that `refusal` makes, until `resume`. Idempotent."""
+        """Refuse all requests with the error of `refusal`, until `resume`. Idempotent."""
         if refusal is PoolStopping:
             self._stopping.set()
         self.queue.refuse(refusal)
         self.reservations.refuse_all(refusal)
 
     def resume(self) -> None:
-        """Hand out again."""
+        """Serve clients again."""
         self.queue.resume()
         self._replan()
 
     async def close(self, timeout_s: float) -> bool:
-        """Retire every replica and wait for their end; return whether all are gone in time.
+        """Retire every replica and wait for their end; return whether all ended in time.
 
         Whoever waits gets `PoolStopping`. Idempotent.
         """
@@ -150,7 +189,7 @@ class Pool:
     async def acquire(
         self, lease_id: str, on_revoked: OnRevoked, wait_s: float, client: ClientKey = UNNAMED
     ) -> ReplicaManager:
-        """Return a clean replica that is now leased; `on_revoked` is called if it ends under the lease.
+        """Return a clean replica, leased; `on_revoked` is called if it ends under the lease.
 
         Clients take turns; each is served in the order of its asking. Cancelling is safe at any time: a
         replica that was just handed over goes back untouched.
@@ -162,7 +201,7 @@ class Pool:
         return await self.queue.acquire(lease_id, on_revoked, wait_s, client)
 
     async def reserve(self, count: int, wait_s: float, client: ClientKey = UNNAMED) -> Reservation:
-        """Reserve room for `count` replicas of `start_for_lease`; idle ready ones make way.
+        """Reserve capacity for `count` replicas of `start_for_lease`; idle ready ones retire if needed.
 
         Whoever got it gives back what is left of it with `reservations.give_back`.
 
@@ -200,15 +239,13 @@ class Pool:
     # What managers report ----------------------------------------------------------------------
 
     def on_ready(self, manager: ReplicaManager) -> None:
-        """A replica is ready."""
         self.queue.add(manager)
 
     def on_unavailable(self, manager: ReplicaManager) -> None:
-        """A ready replica cannot be leased any more."""
         self.queue.remove(manager)
 
     def on_change(self, manager: ReplicaManager, before: ReplicaState) -> None:
-        """A replica changed its state: count it, report it and plan again."""
+        """Count and report the new state, and plan again."""
         if manager.state is ReplicaState.READY and before is ReplicaState.BOOTING and manager.clean:
             self._backoff = self._backoff.succeeded()
             self.last_failure = ""
@@ -226,7 +263,6 @@ class Pool:
         self._replan()
 
     def on_gone(self, manager: ReplicaManager, reason: Reason) -> None:
-        """Nothing of a replica is left."""
         self.admission.remember(manager)
         self.replicas.forget(manager)
         self._replan()
@@ -279,7 +315,7 @@ class Pool:
                 continue
 
     def _plan_once(self) -> float | None:
-        """Carry out the plan once; return after how long to look again."""
+        """Carry out the plan once; return the time until the next look."""
         now = time.monotonic()
         view = self.view()
         held = self.reservations.held

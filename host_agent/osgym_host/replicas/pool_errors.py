@@ -1,4 +1,4 @@
-"""Errors of the pool: why somebody who asked for a replica gets none."""
+"""Errors of the pool for requests that get no replica."""
 
 from __future__ import annotations
 
@@ -13,16 +13,15 @@ class PoolExhausted(OsgymHostError):
     """No replica was free in time.
 
     Attributes:
-        waited_s: How long was waited.
-        blocked: What keeps the pool from making more.
+        waited_s: Time waited.
+        blocked: Cause that keeps the pool from growing.
         last_failure: Why the last attempt to make one failed, empty when none did.
-        setting: The setting behind `blocked`, None where none is.
+        setting: Setting behind `blocked`; None without one.
     """
 
     def __init__(
         self, waited_s: float, blocked: Blocked, last_failure: str, setting: BlockingSetting | None = None
     ) -> None:
-        """Keep the fields beside the message."""
         by = blocked.value if setting is None else f"{blocked.value}: {setting}"
         why = f"; the last one could not be made: {last_failure}" if last_failure else ""
         super().__init__(f"No replica was free within {waited_s:.1f} s (blocked by {by}){why}")
@@ -33,7 +32,7 @@ class PoolExhausted(OsgymHostError):
 
 
 class PoolStopping(OsgymHostError):
-    """No replica is handed out: the host agent is stopping."""
+    """No replica is handed out, since the host agent stops."""
 
     def __init__(self, text: str = "The host agent is stopping.") -> None:
         """Keep the message."""
@@ -41,7 +40,7 @@ class PoolStopping(OsgymHostError):
 
 
 class PoolDraining(PoolStopping):
-    """The host will be taken away; it hands out no replicas unless that is taken back."""
+    """No replica is handed out while the host drains."""
 
     def __init__(self, notice: Notice) -> None:
         """Keep the notice."""
@@ -50,7 +49,7 @@ class PoolDraining(PoolStopping):
 
 
 class ReplicaNotMade(OsgymHostError):
-    """A replica that was made for one lease (a child, an adopted one) failed before it was handed over."""
+    """A replica for one lease (a child or an adopted one) failed before it was handed over."""
 
     def __init__(self, replica_id: str, reason: Reason, detail: str) -> None:
         """Keep the fields beside the message."""

@@ -1,4 +1,4 @@
-"""The replicas that exist: their managers, each running as a task, with generations out of the journal."""
+"""Replicas that exist: their managers, each in a task, with generations from the journal."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class ReplicaSet:
         make_spec: Callable[[str, int], base.ReplicaSpec],
         warming: Warming | None = None,
     ) -> None:
-        """Start empty; `make_spec` gives what a replica of that id and generation is made from."""
+        """Start empty; `make_spec` returns the specification for an id and a generation."""
         self.runtime = runtime
         self._journal = journal
         self._deadlines = deadlines
@@ -37,7 +37,6 @@ class ReplicaSet:
         self._tasks: set[asyncio.Task[None]] = set()
 
     def __len__(self) -> int:
-        """Return how many are not gone."""
         return len(self._managers)
 
     def managers(self) -> list[ReplicaManager]:
@@ -49,22 +48,22 @@ class ReplicaSet:
         return self._managers.get(replica_id)
 
     def let_clients_come_first(self, somebody_waits: Callable[[], bool]) -> None:
-        """Start no programs in a replica while somebody waits for one."""
+        """Start no warm programs in a replica while a client waits."""
         if self._warming is not None:
             self._warming.somebody_waits = somebody_waits
 
     def next_clean_spec(self) -> base.ReplicaSpec:
-        """Return what the next replica that waits for its lease is made from."""
+        """Return the specification of the next replica of the pool."""
         return self.next_spec(None if self._warming is None else self._warming.origin)
 
     def clone_failed(self, origin: base.BranchPoint) -> None:
-        """A clean replica could not be made from `origin`: the next ones are not."""
+        """Stop to make clean replicas from `origin`, since a clone of it failed."""
         if self._warming is not None:
             managers = [m for m in self.managers() if m.spec.origin == origin]
             self._warming.failed(origin, [manager.creation_over for manager in managers])
 
     def next_spec(self, origin: base.BranchPoint | None = None) -> base.ReplicaSpec:
-        """Return what the next replica is made from: the image, or a branch point."""
+        """Return the next specification: from the image, or from a branch point."""
         generation = self._journal.next_generation()
         if origin is not None and generation == origin.generation:
             # A checkpoint of another host: its guest takes a number for a new one only if it differs.
@@ -72,7 +71,7 @@ class ReplicaSet:
         return replace(self._make_spec(f"r{generation}", generation), origin=origin)
 
     def adopted_spec(self, record: base.ReplicaRecord) -> base.ReplicaSpec:
-        """Return what a replica of a previous host agent was made from."""
+        """Return the specification of a replica of a previous host agent."""
         return self._make_spec(record.replica_id, record.generation)
 
     def start(
@@ -88,17 +87,16 @@ class ReplicaSet:
         return manager
 
     def forget(self, manager: ReplicaManager) -> None:
-        """Count a replica no more: nothing of it is left."""
+        """Remove a replica of which nothing is left."""
         self._managers.pop(manager.replica_id, None)
         self._journal.gone(manager.replica_id)
 
     def retire_all(self, reason: Reason) -> None:
-        """Retire every replica."""
         for manager in self.managers():
             manager.retire(reason)
 
     async def wait_gone(self, timeout_s: float) -> bool:
-        """Wait until all managers have ended; return whether they did in time."""
+        """Wait until all managers have ended; return whether they ended in time."""
         late: set[asyncio.Task[None]] = set()
         if self._tasks:
             _, late = await asyncio.wait(self._tasks, timeout=timeout_s)

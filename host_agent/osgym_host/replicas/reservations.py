@@ -1,4 +1,4 @@
-"""Room reserved ahead: whoever is about to have several replicas made gets room for all or none."""
+"""Reservations of capacity for several replicas at once, all or none."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from osgym_host.replicas.pool_errors import PoolExhausted, PoolStopping
 
 @dataclass(slots=True, eq=False)
 class Reservation:
-    """Room for `count` replicas; `left` of them are not being made yet."""
+    """Capacity for `count` replicas, of which `left` are not being made yet."""
 
     count: int
     granted: asyncio.Future[None]
@@ -23,10 +23,10 @@ class Reservation:
 
 
 class Reservations:
-    """The reservations of a pool; clients take turns, and no small one overtakes. For one event loop."""
+    """Reservations of a pool; clients take turns, and small requests do not overtake. For one event loop."""
 
     def __init__(self, replan: Callable[[], None], exhausted: Callable[[float], PoolExhausted]) -> None:
-        """Start empty; `replan` makes the pool plan again, `exhausted` makes the error after a wait."""
+        """Start empty; `replan` triggers a plan, `exhausted` makes the error after a wait."""
         self._replan = replan
         self._exhausted = exhausted
         self._asked: FairQueue[Reservation] = FairQueue()
@@ -34,11 +34,11 @@ class Reservations:
 
     @property
     def waiting(self) -> bool:
-        """Whether somebody still waits for room."""
+        """True while a client waits for capacity."""
         return len(self._asked) > 0
 
     async def ask(self, count: int, wait_s: float, client: ClientKey = UNNAMED) -> Reservation:
-        """Reserve room; whoever got it gives back with `give_back` what is left of it.
+        """Reserve capacity; the caller must return the unused part with `give_back`.
 
         Raises:
             PoolExhausted: There was none within `wait_s`.
@@ -60,18 +60,18 @@ class Reservations:
         return reservation
 
     def take(self, reservation: Reservation) -> None:
-        """One of the replicas is being made: from now on the replica itself is counted."""
+        """Use one place, since the replica itself is counted from now on."""
         if reservation.left:
             reservation.left -= 1
             self.held -= 1
 
     def give_back(self, reservation: Reservation) -> None:
-        """Return what is left of a reservation. Idempotent."""
+        """Return the unused part of a reservation. Idempotent."""
         self.held, reservation.left = self.held - reservation.left, 0
         self._replan()
 
     def grant(self, free: int) -> tuple[int, int]:
-        """Grant room to one client after the other, to each in the order of its asking.
+        """Grant capacity to clients in turn, to each in the order of its requests.
 
         Returns:
             What is left of `free`, and how much the next in turn lacks (0 when nobody waits).
@@ -86,7 +86,7 @@ class Reservations:
         return free, 0 if reservation is None else reservation.count - free
 
     def refuse_all(self, refusal: Callable[[], PoolStopping]) -> None:
-        """Refuse everyone who waits, with what `refusal` makes."""
+        """Refuse all waiting clients with the error of `refusal`."""
         while self._asked:
             _, reservation = self._asked.pop()
             if not reservation.granted.done():

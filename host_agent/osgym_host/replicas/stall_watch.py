@@ -20,7 +20,7 @@ from osgym_host.runtimes.processes import (
 
 @dataclass(frozen=True, slots=True)
 class _DiskCounters:
-    """Counters about waits for disks and memory, read when the agent was first seen to wait."""
+    """Counters of waits for disks and memory at the time when the agent was first seen to wait."""
 
     reclaims: int
     io_stalled_s: float
@@ -43,7 +43,7 @@ class StallWatch:
     """Counters of one stall since it was first seen. All methods block for some milliseconds.
 
     Attributes:
-        clone: The replica.
+        clone: Replica of the runtime.
         used_cpu_s: Returns the CPU time that the replica has used so far (`Runtime.used_cpu_s`).
         look_s: Interval at which `look` is to be called. A longer one means that the host agent was late.
         waited_s: Time that the answer had been late already when the watch began.

@@ -1,4 +1,4 @@
-"""Measures replicas again and again, and ends those that wrote more to disk than they may.
+"""Measurement of replicas at intervals; those that wrote too much to disk end.
 
 A file system has no cap for one folder that works everywhere, so the bound is kept by looking: at
 each replica now and then, and at all of them at once when the disk shrinks fast. When little of the disk
@@ -25,19 +25,19 @@ log = logging.getLogger(__name__)
 TICK_S = 1.0
 MEASURE_TIMEOUT_S = 20.0
 MEASURED_AT_ONCE = 4
-"""One that takes long to measure, since its guest made millions of files, does not keep others waiting."""
+"""Number of replicas measured at once, so that one with millions of files does not delay the others."""
 IDLE_FACTOR = 8
-"""How much more seldom a replica is measured that nobody uses."""
+"""Multiple of the interval for replicas without a lease."""
 _MEASURED = (ReplicaState.READY, ReplicaState.LEASED)
 
 
 @dataclass(frozen=True, slots=True)
 class UsageOptions:
-    """How often replicas are measured, and what each may write.
+    """Interval of measurements, and disk bounds of replicas.
 
     Attributes:
         interval_s: Between two looks at a leased replica.
-        disk_cap_mib: What a replica may write to disk; None: no bound.
+        disk_cap_mib: Disk space that a replica may write; None sets no bound.
         disk_reserve_mib: With less free disk than this the biggest writer ends; 0: never.
     """
 
@@ -56,7 +56,6 @@ class UsageMonitor:
         disk_free_mib: Callable[[], float],
         options: UsageOptions,
     ) -> None:
-        """Nothing happens before `run`."""
         self._runtime = runtime
         self._managers = managers
         self._disk_free_mib = disk_free_mib
@@ -68,7 +67,7 @@ class UsageMonitor:
         self._slots = asyncio.Semaphore(MEASURED_AT_ONCE)
 
     async def run(self) -> None:
-        """Measure until it is cancelled."""
+        """Measure until cancelled."""
         async with asyncio.TaskGroup() as group:
             while True:
                 await asyncio.sleep(min(TICK_S, self._options.interval_s))
@@ -88,7 +87,7 @@ class UsageMonitor:
             return None
 
     def _disk_shrinks_fast(self, free_mib: float | None) -> bool:
-        """Whether so much was written since all were measured that one replica may be near its bound."""
+        """Return whether one replica may be near its bound, by the bytes written since the measurement."""
         cap_mib = self._options.disk_cap_mib
         if cap_mib is None or free_mib is None:
             return False
@@ -100,7 +99,7 @@ class UsageMonitor:
         return True
 
     def _disk_is_scarce(self, free_mib: float | None, now: float) -> bool:
-        """Whether to measure all since little disk is left; who is to end then ends."""
+        """Return whether all must be measured since the disk is nearly full; end the replica at fault."""
         if free_mib is None:
             return False
         managers = self._managers()

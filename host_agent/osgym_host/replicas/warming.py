@@ -1,4 +1,4 @@
-"""Starting programs in warm replicas ahead of demand, and handing one over with those that a task uses."""
+"""Warm programs: started in replicas ahead of demand, and handed over to tasks that use them."""
 
 from __future__ import annotations
 
@@ -16,32 +16,32 @@ from osgym_host.runtimes import base
 log = logging.getLogger(__name__)
 
 UP_S = 60.0
-"""How long a program may take until a second start finds it; the office suite takes one on an idle core."""
+"""Longest wait until a second start finds the program; the office suite takes one on an idle core."""
 _COMMAND_S = 30.0
 _LOOK_S = 0.1
 MAX_FAILURES = 3
-"""Times in a row that a program did not come up before it is not tried any more."""
+"""Number of failed starts in a row after which a program is not tried again."""
 MAX_DUMPS = 3
-"""Dumps in a row without a clone that became ready before there are no more."""
+"""Number of dumps in a row without a ready clone after which no dump is made."""
 DUMP_S = 30.0
 RELEASE_S = 60.0
 PREPARE_S = 240.0
-"""For all of it: two programs that do not come up, rest and dump."""
+"""Deadline of all preparations: two programs that do not start, rest and dump."""
 REST_S = 30.0
 REST_WINDOW_S = 1.0
 REST_CPU = 0.02
-"""A desktop rests when it uses at most this part of a core: an idle one uses less than 0.01."""
+"""Share of a core below which a desktop rests; an idle one uses less than 0.01."""
 
 
 class Warming:
-    """What is done to clean replicas before they are leased. For one event loop.
+    """Prepares clean replicas before they are leased. For one event loop.
 
     Programs are started in them, as far as the image does not have them running. With `clones` the first
     that got so far is dumped, and later ones are clones of it.
 
     Attributes:
-        origin: What clean replicas are made from; None: the image.
-        somebody_waits: Whether clients wait for a replica: then no program is started in it first.
+        origin: Branch point that clean replicas are made from; None uses the image.
+        somebody_waits: Function that tells whether clients wait; then no program is started.
     """
 
     def __init__(
@@ -79,11 +79,11 @@ class Warming:
         self._releases: set[asyncio.Task[None]] = set()
 
     def made(self, origin: base.BranchPoint) -> bool:
-        """Whether a branch point is of a replica that nobody had used."""
+        """Return whether a branch point is of an unused replica."""
         return origin.point_id in self._points
 
     async def prepare(self, replica: base.Replica, guest: GuestClient) -> tuple[WarmApp, ...]:
-        """Start programs in a desktop that is ready and that nobody has used; dump it, if it is the first.
+        """Start programs in a ready desktop that nobody has used; dump the first such desktop.
 
         A program that does not come up is ended, and the desktop goes without it.
 
@@ -116,7 +116,7 @@ class Warming:
             task.add_done_callback(self._releases.discard)
 
     async def settle(self) -> None:
-        """Wait until every point that was dropped is released (each within `RELEASE_S`)."""
+        """Wait until all dropped points are released (each within `RELEASE_S`)."""
         await asyncio.gather(*self._releases, return_exceptions=True)
 
     async def _release(self, point: base.BranchPoint, creations: Sequence[asyncio.Event]) -> None:
@@ -132,7 +132,7 @@ class Warming:
         return self._failures[app.program.name] >= MAX_FAILURES
 
     async def _started(self, guest: GuestClient, apps: Sequence[WarmApp]) -> list[WarmApp]:
-        """Start programs; return those that came up."""
+        """Start programs; return those that are running."""
         running = []
         for app in apps:
             name = app.program.name
@@ -151,7 +151,7 @@ class Warming:
         return running
 
     async def _dump(self, replica: base.Replica, guest: GuestClient, running: tuple[WarmApp, ...]) -> None:
-        """Make a replica that nobody has used what later ones are cloned from; it goes on."""
+        """Make a branch point of an unused replica for later ones; the replica continues."""
         lacking = self._runtime.why_no_warm_clones()
         if self._dumps >= MAX_DUMPS:
             lacking = f"clones of {MAX_DUMPS} dumps failed"
@@ -179,7 +179,7 @@ class Warming:
         log.info("warm_clones: replicas are clones of %s from now on", replica.replica_id)
 
     async def _rests(self, replica: base.Replica) -> bool:
-        """Wait until a desktop computes next to nothing; False when it never does."""
+        """Wait until a desktop is idle; return False if it never is."""
         until = time.monotonic() + REST_S
         before = self._runtime.used_cpu_s(replica)
         while before is not None and time.monotonic() < until:
@@ -192,10 +192,10 @@ class Warming:
 
 
 async def open_app(guest: GuestClient, app: WarmApp, up_s: float = UP_S) -> None:
-    """Start a program without a window, and wait until it runs and nothing is at work any more.
+    """Start a program without a window, and wait until it runs and the desktop is idle.
 
     Raises:
-        GuestError: It did not come up within `up_s`, or the guest agent failed.
+        GuestError: The program did not start within `up_s`, or the guest agent failed.
     """
     await _run(guest, start_script(app))
     await guest.launch(start_command(app), timeout_s=_COMMAND_S)
@@ -210,7 +210,7 @@ async def open_app(guest: GuestClient, app: WarmApp, up_s: float = UP_S) -> None
 
 
 async def hand_over(guest: GuestClient, used: Sequence[WarmApp], unused: Sequence[WarmApp]) -> None:
-    """Leave the used programs to whoever gets the desktop; of the others nothing is left.
+    """Keep the used programs and end the others without a trace.
 
     Raises:
         GuestError: Something is left, or the guest agent failed: it is no clean desktop any more.

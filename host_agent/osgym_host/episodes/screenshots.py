@@ -1,4 +1,4 @@
-"""Pictures of desktops for people: small, one capture for all who look, and never many at once."""
+"""Cached screenshots of replicas for people: one capture serves all viewers, and few run at once."""
 
 from __future__ import annotations
 
@@ -31,11 +31,11 @@ _SIZES = 8
 
 
 @dataclass(frozen=True, slots=True)
-class Look:
-    """A picture as it was taken.
+class Screenshot:
+    """Screenshot in a reduced size.
 
     Attributes:
-        hash: Of the whole screen, so the same for all sizes of it.
+        hash: Hash of the whole screen, the same for all sizes.
         image: WebP.
     """
 
@@ -59,15 +59,14 @@ class _Desktop:
     turn: asyncio.Lock = field(default_factory=asyncio.Lock)
     next_at: float = 0.0
     interval_s: float = MIN_S
-    small: dict[int, Look] = field(default_factory=dict)
+    small: dict[int, Screenshot] = field(default_factory=dict)
     waiting: asyncio.Task[ObservedFrame] | None = None
 
 
-class Looks:
-    """Takes pictures of replicas that have a desktop. For one event loop."""
+class ScreenshotCache:
+    """Takes screenshots of replicas with a desktop, and keeps the latest. For one event loop."""
 
     def __init__(self, replicas: ReplicaSet, screen: tuple[int, int]) -> None:
-        """Nothing is taken before it is asked for."""
         self._replicas = replicas
         self._screen = screen
         self._slots = asyncio.Semaphore(AT_ONCE)
@@ -87,7 +86,7 @@ class Looks:
             desktop.waiting.add_done_callback(_retrieved)
         return await asyncio.shield(desktop.waiting)
 
-    async def small(self, replica_id: str, width_px: int) -> Look:
+    async def small(self, replica_id: str, width_px: int) -> Screenshot:
         """Return the screen at this width, at most `MIN_S` old, or `MAX_S` for a desktop slow to capture.
 
         Raises:
@@ -113,7 +112,7 @@ class Looks:
 
     @contextlib.asynccontextmanager
     async def _capturing(self, desktop: _Desktop) -> AsyncIterator[None]:
-        """Wait until the desktop may be captured; then set the next time, in proportion to the duration."""
+        """Wait for the desktop's next capture time; then set the one after, in proportion to the duration."""
         wait_s = desktop.next_at - time.monotonic()
         if wait_s > 0:
             await asyncio.sleep(wait_s)
@@ -126,7 +125,7 @@ class Looks:
                 desktop.interval_s = min(MAX_S, max(MIN_S, _REST_FACTOR * (now - began_at)))
                 desktop.next_at = now + desktop.interval_s
 
-    async def _take(self, manager: ReplicaManager, width_px: int, last: Look | None) -> Look:
+    async def _take(self, manager: ReplicaManager, width_px: int, last: Screenshot | None) -> Screenshot:
         width, height = self._screen
         wanted = ObserveOptions(
             format=ImageFormat.WEBP,
@@ -137,8 +136,8 @@ class Looks:
         frame = await _observe(manager, wanted)
         info = frame.observation.frame
         if info.unchanged and last is not None:
-            return Look(last.hash, last.image, time.monotonic())
-        return Look(info.hash, bytes(frame.image), time.monotonic())
+            return Screenshot(last.hash, last.image, time.monotonic())
+        return Screenshot(info.hash, bytes(frame.image), time.monotonic())
 
     def _manager(self, replica_id: str) -> ReplicaManager:
         manager = self._replicas.find(replica_id)
@@ -154,7 +153,7 @@ class Looks:
 
 
 def _retrieved(task: asyncio.Task[ObservedFrame]) -> None:
-    """Retrieve the error of a task that nobody awaits any more, lest asyncio log it."""
+    """Retrieve the error of a task that nobody awaits, so that asyncio does not log it."""
     if not task.cancelled():
         task.exception()
 
