@@ -1,4 +1,4 @@
-"""What `pulumi up` runs: the program of the provider that the stack's configuration names."""
+"""Program of `pulumi up`: the provider's program that the stack's configuration names."""
 
 from __future__ import annotations
 

@@ -81,10 +81,10 @@ def unpack(text, folder):
 
 
 def fetch_package(settings):
-    """Have the bootstrap of these settings here.
+    """Fetch the bootstrap that the settings name, unless it is here already.
 
     Raises:
-        StepFailed: it could not be fetched, or is another one.
+        StepFailed: It could not be fetched, or is another one.
     """
     uri, sha256 = settings.get("OSGYM_BOOTSTRAP_URI", ""), settings.get("OSGYM_BOOTSTRAP_SHA256", "")
     mark, package = TARGET / ".sha256", Path(__file__).with_name("package.json")
@@ -113,10 +113,10 @@ def steps():
 
 
 def run_step(name, most_s, say):
-    """Run one step; what it prints is passed on.
+    """Run one step and pass its output on.
 
     Raises:
-        StepFailed: it did not do it, or not in time.
+        StepFailed: It did not do it, or not in time.
     """
     process = subprocess.Popen(
         [TARGET / "bootstrap.sh", "up", name],

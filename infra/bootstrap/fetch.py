@@ -41,7 +41,7 @@ GCP_SECRETS_ENDPOINT = os.environ.get("OSGYM_GCP_SECRETS_ENDPOINT", "https://sec
 
 
 class FetchFailed(Exception):
-    """What could not be fetched, and why; never holds a secret.
+    """A file or secret could not be fetched; the message never holds a secret.
 
     `for_good`: the same again will fail, too. Not so 403 and 404: a role's permissions are known to all of a
     cloud's servers some minutes after they were given.
@@ -124,7 +124,7 @@ def aws_identity():
 
 
 def aws_signed(service, region, keys, method, url, body=b"", extra=None):
-    """Headers with AWS Signature Version 4.
+    """Return headers with AWS Signature Version 4.
 
     https://docs.aws.amazon.com/general/latest/gr/sigv4-create-canonical-request.html
     """

@@ -42,10 +42,10 @@ class Metadata:
         self._token = ""
 
     def get(self, path):
-        """A value; empty: there is none.
+        """Return a value of the metadata; empty: there is none.
 
         Raises:
-            FetchFailed: nobody answers.
+            FetchFailed: Nobody answers.
         """
         for last in (False, True):
             if not self._token:
@@ -75,10 +75,10 @@ class Group:
         self._named = {"AutoScalingGroupName": group, "LifecycleHookName": hook, "InstanceId": instance_id}
 
     def call(self, action, **more):
-        """One call of the API, signed with the instance's role.
+        """Call the API, signed with the instance's role.
 
         Raises:
-            FetchFailed: it was refused, or nobody answers.
+            FetchFailed: It was refused, or nobody answers.
         """
         region, *keys = fetch.aws_identity()
         url = ENDPOINT or f"https://autoscaling.{self._region}.amazonaws.com/"

@@ -1,4 +1,4 @@
-"""What a fleet of OSGym hosts costs, and the programs that bring one up.
+"""Cost of a fleet of OSGym hosts, and the programs that bring one up.
 
 `model`, `queueing`, `price` and `plan` are the cost model: pure functions over frozen dataclasses, without
 input or output. `catalogue` holds what providers offer, `profile` what was measured of a workload.

@@ -1,4 +1,4 @@
-"""The exceptions of this distribution. All carry what would have fit."""
+"""Exceptions of this distribution. Each names what would be accepted."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ class OsgymInfraError(Exception):
 
 
 class BadInput(OsgymInfraError):
-    """A field that was given cannot mean anything, or nothing could ever satisfy it.
+    """A field has a value that makes no sense or that nothing could satisfy.
 
     Attributes:
-        field: the field's name as the user wrote it, e.g. `replica_ram_gib` or `--replicas`.
-        problem: what is wrong with it.
-        fits: what would be accepted, as a sentence; empty when nothing can be said.
+        field: The field's name as the user wrote it, e.g. `replica_ram_gib` or `--replicas`.
+        problem: What is wrong with the field.
+        fits: Sentence about what would be accepted; may be empty.
     """
 
     def __init__(self, field: str, problem: str, fits: str = "") -> None:
@@ -28,10 +28,10 @@ class CannotMeet(OsgymInfraError):
     """The input is sound, but no plan meets it: a budget, a latency or a quota is too small.
 
     Attributes:
-        field: the demand that cannot be met.
-        problem: how far off it is.
-        fits: what would do.
-        details: the figures behind `fits`, for programs.
+        field: The demand that cannot be met.
+        problem: Distance to what was asked for.
+        fits: Sentence about what would suffice.
+        details: The figures behind `fits`, for programs.
     """
 
     def __init__(
@@ -43,10 +43,10 @@ class CannotMeet(OsgymInfraError):
 
 
 class RefreshFailed(OsgymInfraError):
-    """A price API could not be asked, or its answer could not be understood. Old data stays in use.
+    """A price API could not be asked, or its answer was not understood. Old data stays in use.
 
     Attributes:
-        provider: whose API.
+        provider: Whose API.
     """
 
     def __init__(self, provider: str, problem: str) -> None:

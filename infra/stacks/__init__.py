@@ -1,1 +1,1 @@
-"""The programs that `pulumi up` runs; `infra/__main__.py` starts the one of a fleet."""
+"""Programs of `pulumi up`, which `infra/__main__.py` starts."""

@@ -1,4 +1,4 @@
-"""The program of a fleet, the same for every provider: configuration to blueprint to component to outputs."""
+"""Program of a fleet, the same for every provider: configuration to blueprint to component to outputs."""
 
 from __future__ import annotations
 
@@ -49,8 +49,8 @@ def begin(provider: Provider) -> Blueprint:
     """Check the configuration, plan, say what it will cost, and have every resource checked from now on.
 
     Raises:
-        BadInput: a key is wrong, or means another provider than the program's.
-        CannotMeet: no plan meets budget or latency.
+        BadInput: A key is wrong, or means another provider than the program's.
+        CannotMeet: No plan meets budget or latency.
     """
     config = parse(configured(), said_beside(provider))
     if config.provider != provider:
@@ -75,11 +75,11 @@ def _say_what_is_needed(config: FleetConfig) -> None:
 
 
 def run(provider: Provider) -> dict[str, Any]:
-    """Make the fleet of this stack's configuration; returns the stack's outputs, those of fleet.json.
+    """Make the fleet of this stack's configuration; return the stack's outputs, those of fleet.json.
 
     Raises:
-        BadInput: a key is wrong, or means another provider.
-        CannotMeet: no plan meets budget or latency.
+        BadInput: A key is wrong, or means another provider.
+        CannotMeet: No plan meets budget or latency.
     """
     blueprint, stack = begin(provider), pulumi.get_stack()
     name = fleet_name(stack) if provider.rents else "fleet"

@@ -1,1 +1,1 @@
-"""What hosts fetch, made on this machine: the golden image and the host agent, each packed as one file."""
+"""Archives that hosts fetch, made on this machine: the golden image and the host agent."""

@@ -1,4 +1,4 @@
-"""Makes archives with the commands that people use, too: `osgym image` and `osgym fleet pack`.
+"""Making of archives with the users' own commands: `osgym image` and `osgym fleet pack`.
 
 A command of its own can be stopped at any moment, and cleans up after itself. Those of images run as root,
 since the files of an image belong to users of their own.
@@ -39,11 +39,11 @@ PASSED = ("OSGYM_", "PIP_")
 
 @dataclass(frozen=True, slots=True)
 class BuiltArchive:
-    """An archive.
+    """Archive with its digests and size.
 
     Attributes:
-        size: bytes.
-        digest: of the image in it; empty for an agent.
+        size: Bytes.
+        digest: Digest of the image in it; empty for an agent.
     """
 
     archive: Path
@@ -53,10 +53,10 @@ class BuiltArchive:
 
 
 async def definition(kind: str, values: Mapping[str, Any]) -> str:
-    """Digest of what the archive is made from; nothing is made.
+    """Return the digest of the archive's sources, without making it.
 
     Raises:
-        CommandFailed: no image is defined like that.
+        CommandFailed: No image is defined like that.
     """
     if kind == AGENT:
         return await asyncio.to_thread(agent_definition, ROOT)
@@ -66,11 +66,11 @@ async def definition(kind: str, values: Mapping[str, Any]) -> str:
 
 
 async def make(kind: str, values: Mapping[str, Any], say: OutputListener) -> BuiltArchive:
-    """Bakes, unless the store has an image of this definition, and packs.
+    """Bake the image, unless the store has one of this definition, and pack it.
 
     Raises:
-        HostError: which command failed, with the end of its output; a bake that did not end leaves nothing.
-        Interrupted: this task was cancelled; the same holds.
+        HostError: Which command failed, with the end of its output; a bake that did not end leaves nothing.
+        Interrupted: This task was cancelled; the same holds.
     """
     folder = Path(values["folder"])
     step = "pack"
@@ -151,7 +151,7 @@ async def _run(
 
 
 def environment(ours: Mapping[str, str]) -> dict[str, str]:
-    """What commands get of our environment, besides what every command here gets.
+    """Return the variables of ours that commands get besides those of every command here.
 
     The store is root's, whoever we are: hosts use the same numbers of users.
     """

@@ -1,4 +1,4 @@
-"""Packs what hosts fetch: the host agent of this tree with all it needs, and an image of the store here."""
+"""Packing of archives: the host agent of this tree with its dependencies, and an image of the local store."""
 
 from __future__ import annotations
 
@@ -48,10 +48,10 @@ class PackFailed(OsgymInfraError):
 
 @dataclass(frozen=True, slots=True)
 class PackedArchive:
-    """A finished archive.
+    """Finished archive.
 
     Attributes:
-        digest: of the image in it; empty for an agent.
+        digest: Digest of the image in it; empty for an agent.
     """
 
     path: Path
@@ -65,10 +65,10 @@ class PackedArchive:
 
 
 def agent_definition(root: Path) -> str:
-    """Digest of everything that the agent's archive is made from, except what an index answers.
+    """Return the digest of all sources of the agent's archive, except what an index answers.
 
     Args:
-        root: of the repository.
+        root: Folder of the repository.
     """
     total = hashlib.sha256(f"{sys.version_info[:2]} {SAME_WHEELS} {EXTRAS}\n".encode())
     paths = [root / CONSTRAINTS] if (root / CONSTRAINTS).exists() else []
@@ -128,13 +128,13 @@ def _no_isolation() -> list[str]:
 
 
 def pack_agent(root: Path, target: Path) -> PackedArchive:
-    """The host agent as wheels in a tar: hosts install from it, and ask no index.
+    """Pack the host agent as wheels in a tar, from which hosts install without an index.
 
     Args:
-        root: of the repository.
+        root: Folder of the repository.
 
     Raises:
-        PackFailed: a wheel could not be built or fetched.
+        PackFailed: A wheel could not be built or fetched.
     """
     target.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(prefix="osgym-pack-") as name:
@@ -146,16 +146,16 @@ def pack_agent(root: Path, target: Path) -> PackedArchive:
 def pack_image(
     data_dir: Path, name: str, target: Path, *, machines: bool = False, emulated: bool = False
 ) -> PackedArchive:
-    """An image of the store as the bootstrap takes it: folders below the data directory, ids as they are.
+    """Pack an image of the store in the bootstrap's form: folders below the data directory, ids unchanged.
 
     Args:
-        data_dir: the store, as `osgym image build` fills it.
-        name: of the image: `full`, `small`.
-        machines: with its bootable disk and its snapshots, for `runtime: qemu`.
-        emulated: also with those that were frozen without KVM, which hosts with KVM would emulate, too.
+        data_dir: The store, as `osgym image build` fills it.
+        name: Name of the image: `full`, `small`.
+        machines: With its bootable disk and its snapshots, for `runtime: qemu`.
+        emulated: Also with those that were frozen without KVM, which hosts with KVM would emulate, too.
 
     Raises:
-        PackFailed: there is no such image, or no disk or snapshot of it, or one that needs `emulated`.
+        PackFailed: There is no such image, or no disk or snapshot of it, or one that needs `emulated`.
     """
     digest = _tagged(data_dir, "images", name)
     members = [f"images/{digest}", f"images/tags/{name}"]

@@ -1,1 +1,1 @@
-"""What providers offer: data in TOML with source and date, a loader, and refreshing from price APIs."""
+"""Catalogue of host types: data in TOML with source and date, and its loader."""

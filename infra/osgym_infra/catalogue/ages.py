@@ -1,4 +1,4 @@
-"""How old prices are, and the warnings for what is old or undated."""
+"""Ages of prices, and warnings about old and undated ones."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Reading catalogues: the one that comes along, what was refreshed, and the user's own."""
+"""Reading of catalogues: built-in, providers', refreshed, and the user's own."""
 
 from __future__ import annotations
 
@@ -42,10 +42,10 @@ def load(user_file: Path | None = None, folder: Path | None = None) -> Catalogue
 
     Args:
         user_file: TOML in the shipped file's format; its rows and prices win. Default: `$OSGYM_CATALOGUE`.
-        folder: where refreshed prices are; default `cache_folder()`.
+        folder: Folder of refreshed prices; default `cache_folder()`.
 
     Raises:
-        BadInput: a file cannot be read, or has an unknown key or an impossible value.
+        BadInput: A file cannot be read, or has an unknown key or an impossible value.
     """
     found = Catalogue()
     for name in SHIPPED:
@@ -73,10 +73,10 @@ def _of_providers() -> Iterator[tuple[str, str]]:
 
 
 def read(path: Path) -> Catalogue:
-    """Read one file.
+    """Read one catalogue file.
 
     Raises:
-        BadInput: it cannot be read, is no TOML, or says something impossible.
+        BadInput: It cannot be read, is no TOML, or says something impossible.
     """
     try:
         data = tomllib.loads(path.read_text("utf-8"))
@@ -88,10 +88,10 @@ def read(path: Path) -> Catalogue:
 
 
 def parse(data: Mapping[str, Any], name: str) -> Catalogue:
-    """Make rows of parsed TOML. Unknown keys are errors, so that a typing mistake is not a default.
+    """Make rows of parsed TOML. Unknown keys are errors, so that no misspelt key becomes a default.
 
     Raises:
-        BadInput: names the file, the row and the key.
+        BadInput: Names the file, the row and the key.
     """
     top = _TomlTable(data, name)
     if (schema := top.take("schema", int)) != SCHEMA:

@@ -1,4 +1,4 @@
-"""What can be asked for of a host type: disks, network cards, markets, maintenance, nesting. Pure."""
+"""Options of a host type: disks, network cards, markets, maintenance, nesting. Pure."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def machine_of(machines: Iterable[MachineRow], provider: str, type_: str) -> Mac
 
 
 def sold(catalogue: Catalogue) -> Catalogue:
-    """The catalogue without prices of markets that a type is not sold in; its note says which.
+    """Return the catalogue without prices of markets in which a type is not sold; its note names them.
 
     Price lists name such prices all the same, and a plan must not rest on what cannot be bought.
     """

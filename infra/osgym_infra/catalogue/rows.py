@@ -1,4 +1,4 @@
-"""The catalogue's rows, how two catalogues are laid over each other, and how old they are. Pure."""
+"""Rows of the catalogue, and how one catalogue is laid over another. Pure."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class PriceSource:
 
 @dataclass(frozen=True, slots=True)
 class Price:
-    """A price per hour, as a range where it moves; `low == high` where it does not.
+    """Price per hour, as a range where it moves; `low == high` where it does not.
 
     `currency` is an ISO 4217 code; only USD is planned with (`Catalogue.in_usd`).
     """
@@ -87,7 +87,7 @@ class StorageRow:
 
 @dataclass(frozen=True, slots=True)
 class NetworkRow:
-    """What traffic and a public IPv4 address cost; `None` where unknown.
+    """Prices of traffic and of a public IPv4 address; `None` where unknown.
 
     `region_usd_per_gb` is of traffic that stays in the region but goes to a public address or to another
     zone, both ends together.
@@ -111,16 +111,16 @@ class Figure:
 
 @dataclass(frozen=True, slots=True)
 class MachineRow:
-    """What can be asked for of some types of a provider.
+    """Options of some types of a provider.
 
     Attributes:
-        types: shell patterns of the types it speaks of.
-        disks: kinds of boot and data disks that these types take, the one to ask for first.
-        cards: kinds of network card, likewise.
-        markets: in which they are sold.
-        maintenance: what may happen at maintenance of the machine below, what to ask for first.
-        nesting: whether virtual machines run inside once that is switched on.
-        image: a host image that boots there where the usual one does not; empty otherwise.
+        types: Shell patterns of the types it speaks of.
+        disks: Kinds of boot and data disks that these types take, the one to ask for first.
+        cards: Kinds of network card, likewise.
+        markets: Markets in which they are sold.
+        maintenance: What may happen at maintenance of the machine below, what to ask for first.
+        nesting: Whether virtual machines run inside once that is switched on.
+        image: A host image that boots there where the usual one does not; empty otherwise.
     """
 
     provider: str

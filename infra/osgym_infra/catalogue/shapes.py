@@ -32,7 +32,7 @@ class Market(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class HostShape:
-    """What a host has. `None` means: bought as needed, or not known; then it binds nothing.
+    """Resources of a host; `None` is unlimited or unknown, and binds nothing.
 
     `vcpu` are hardware threads as the provider counts them, `threads_per_core` of them to a core.
     `disk_gib` is local storage; a host without takes a network volume of the size its replicas need.

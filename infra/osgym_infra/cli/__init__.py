@@ -1,1 +1,1 @@
-"""`osgym fleet`: what a fleet costs, what its hosts fetch, and the hosts themselves operated."""
+"""`osgym fleet`: planning, packing and operating a fleet."""

@@ -1,4 +1,4 @@
-"""`osgym fleet catalogue`: what hosts cost, and asking for today's prices."""
+"""`osgym fleet catalogue`: prices of hosts, and their refresh."""
 
 from __future__ import annotations
 

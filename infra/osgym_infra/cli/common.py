@@ -1,4 +1,4 @@
-"""What the commands share: exit codes, errors, parsing of small values."""
+"""Exit codes, errors and small parsers that the commands share."""
 
 from __future__ import annotations
 

@@ -62,7 +62,7 @@ def _as_root(argv: list[str]) -> None:
     """Run a command through sudo, which asks in this terminal.
 
     Raises:
-        OsgymInfraError: with what a person who is root can do instead.
+        OsgymInfraError: With what a person who is root can do instead.
     """
     try:
         done = subprocess.run(["sudo", "--", *argv], timeout=ASK_S, check=False)

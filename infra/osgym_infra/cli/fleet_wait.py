@@ -46,10 +46,10 @@ class Answer:
 
 
 def judge(answer: Any) -> Answer:
-    """Say what a host's state, or the error why it cannot be had, means. Pure.
+    """Return the answer of a host's state, or of the error instead of one. Pure.
 
     Args:
-        answer: as `Client.host_states` gives them.
+        answer: Value of `Client.host_states`.
     """
     from osgym_sdk import AuthError, OSGymError
 
@@ -83,8 +83,8 @@ class Wait:
     """Asks all hosts again and again, and says of each what changed.
 
     Attributes:
-        ask: gives each host's answer, by its URL.
-        say: gets a line.
+        ask: Gives each host's answer, by its URL.
+        say: Receives a line.
     """
 
     ask: Callable[[], Mapping[str, Any]]
@@ -149,11 +149,11 @@ def wait(path: Path, timeout_s: float) -> None:
 
 
 def _client(path: Path) -> Client:
-    """A client of the fleet.
+    """Return a client of the fleet.
 
     Raises:
-        OsgymInfraError: the SDK is not installed here.
-        BadInput: the file cannot be used, or its token is missing.
+        OsgymInfraError: The SDK is not installed here.
+        BadInput: The file cannot be used, or its token is missing.
     """
     try:
         from osgym_sdk import Client, ConfigError

@@ -1,4 +1,4 @@
-"""`osgym fleet plan`: which hosts, how many, what it costs."""
+"""`osgym fleet plan`: type, number and price of hosts."""
 
 from __future__ import annotations
 
@@ -140,10 +140,10 @@ def plan(
 
 
 def choose_profile(name: str, options: dict[str, Any]) -> Profile:
-    """The profile that is named, or that of the runtime.
+    """Return the named profile, or that of the runtime.
 
     Raises:
-        BadInput: there is none of that name, or nothing is emulated there.
+        BadInput: There is none of that name, or nothing is emulated there.
     """
     runtime = options["runtime"]
     if options["emulated"] and runtime is None and not name:
@@ -157,10 +157,10 @@ def choose_profile(name: str, options: dict[str, Any]) -> Profile:
 
 
 def make_request(replicas: int, measured: Profile, options: dict[str, Any]) -> PlanRequest:
-    """Return what the options ask for.
+    """Return the planner's request for the options.
 
     Raises:
-        BadInput: names the option.
+        BadInput: Names the option.
     """
     if options["replica_ram_gib"] is not None and options["replica_ram_gib"] <= 0:
         raise BadInput("--replica-ram-gib", f"{options['replica_ram_gib']} GiB", "above 0")

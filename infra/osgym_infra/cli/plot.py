@@ -1,4 +1,4 @@
-"""Draws cost per replica-day against K, the replicas on one host: curves side by side on the same axes."""
+"""Picture of cost per replica-day against K, the replicas on one host, with curves on the same axes."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ TICKS = (0.03, 0.1, 0.2, 0.3, 1, 2, 3, 10, 30, 100)
 
 
 def draw(curves: Sequence[CostCurve], path: Path) -> None:
-    """Write the picture; the format follows the file's suffix.
+    """Write the picture in the format of the file's suffix.
 
     Raises:
-        BadInput: matplotlib is not installed, or the file cannot be written.
+        BadInput: Matplotlib is not installed, or the file cannot be written.
     """
     try:
         from matplotlib.figure import Figure

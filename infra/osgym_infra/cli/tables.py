@@ -1,4 +1,4 @@
-"""How answers are shown: tables for people, JSON for programs."""
+"""Answers of the planner: tables for people, JSON for programs."""
 
 from __future__ import annotations
 

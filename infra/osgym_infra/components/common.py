@@ -1,4 +1,4 @@
-"""What the components of all providers share: arguments, tags, the hosts they put out, the policy check."""
+"""Arguments, tags, host entries and the policy check that the components of all providers share."""
 
 from __future__ import annotations
 
@@ -40,12 +40,12 @@ class HostsArgs:
     """Arguments of a `ReplicaHosts` component, the same for every provider.
 
     Attributes:
-        blueprint: which hosts, from the checked configuration.
-        stack: the stack's name; part of names and tags.
-        files: the bootstrap.
-        made: what hosts fetch, when the stack makes it; None: what the configuration names.
-        made_bucket: a bucket of the stack that hosts have to be allowed to read.
-        boot: where a cloud's hosts fetch the bootstrap and say where they stand.
+        blueprint: Which hosts, from the checked configuration.
+        stack: The stack's name; part of names and tags.
+        files: The bootstrap.
+        made: Archives that the stack makes; None: those that the configuration names.
+        made_bucket: A bucket of the stack that hosts have to be allowed to read.
+        boot: Place of the bootstrap and of boot statuses, at clouds.
     """
 
     blueprint: Blueprint
@@ -132,7 +132,7 @@ def host_output(
 
 
 def fleet_name(stack: str) -> str:
-    """The name of a stack's component, and the beginning of the names of all its resources.
+    """Return the name of a stack's component, with which the names of all its resources begin.
 
     Some names are not the stack's own but the project's, so two stacks must not have the same; short enough
     for a Google Cloud service account (30 characters with what follows).
@@ -181,7 +181,7 @@ def check_every_resource() -> None:
 
 
 def refuse(sentence: str) -> NoReturn:
-    """End the program with a message and without the resource that is being made.
+    """End the program with a message, before the resource is made.
 
     Raising would show the engine's traceback through three processes: what is raised in a transform comes
     back to the program as the failure of a call.

@@ -1,4 +1,4 @@
-"""What hosts fetch, as a stack's own: baked and packed on this machine, put where hosts can fetch it.
+"""Archives that hosts fetch, baked and packed on this machine and put where hosts can fetch them.
 
 Each provider has a `GoldenImage` that says where that is; this one is for own machines, which are sent files
 of this machine.
@@ -24,11 +24,11 @@ ROOT = Path(__file__).resolve().parents[3]
 
 
 class Archive(pulumi.CustomResource):
-    """A file that our provider makes. Its inputs: `osgym_infra.resources.archive_inputs`.
+    """File that our provider makes, from the inputs of `osgym_infra.resources.archive_inputs`.
 
     Attributes:
-        archive: path of the file; its name holds a part of its SHA-256.
-        digest: of the golden image in it.
+        archive: Path of the file; its name holds a part of its SHA-256.
+        digest: Digest of the golden image in it.
     """
 
     archive: pulumi.Output[str]
@@ -43,12 +43,12 @@ class Archive(pulumi.CustomResource):
 
 
 class GoldenImage(pulumi.ComponentResource):
-    """What hosts fetch: the bootstrap (clouds), and image and agent if the configuration does not name them.
+    """The bootstrap (clouds), and image and agent unless the configuration names them.
 
     Attributes:
-        fetched: image and agent; known once they are there.
-        boot: the bootstrap; None where hosts are sent it.
-        bucket: that this component made, and that hosts have to be allowed to read.
+        fetched: Image and agent; known once they are there.
+        boot: The bootstrap; None where hosts are sent it.
+        bucket: That this component made, and that hosts have to be allowed to read.
     """
 
     fetched: pulumi.Output[FetchedArchives]

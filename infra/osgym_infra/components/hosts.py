@@ -1,4 +1,4 @@
-"""The part of `ReplicaHosts` that is the same for every provider."""
+"""Common part of every provider's `ReplicaHosts`."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ class ProviderHosts(pulumi.ComponentResource):
     """Hosts that serve replicas; a provider's `ReplicaHosts` makes them.
 
     Attributes:
-        provider: part of the component's type.
-        hosts: one object for each host, as in fleet.json.
-        token_source: where hosts and clients read the agent's token: `aws:ARN`, `gcp:NAME`, `file:PATH`;
+        provider: Part of the component's type.
+        hosts: One object for each host, as in fleet.json.
+        token_source: Where hosts and clients read the agent's token: `aws:ARN`, `gcp:NAME`, `file:PATH`;
             never the token.
-        ca: certificate of the authority that signed the hosts' certificates; empty with a secret of the
+        ca: Certificate of the authority that signed the hosts' certificates; empty with a secret of the
             configuration's, for then hosts speak HTTP.
-        discover: where clients look up which hosts there are now, as `Client.from_fleet` takes it; empty
+        discover: Where clients look up which hosts there are now, as `Client.from_fleet` takes it; empty
             where hosts are the same until the next `pulumi up`.
     """
 

@@ -1,4 +1,4 @@
-"""Whose part a resource of a fleet is: names and options, the same for every provider."""
+"""Scope of a fleet's resources: names and options, the same for every provider."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from osgym_infra.config.keys import FleetConfig
 
 @dataclass(frozen=True, slots=True)
 class FleetScope:
-    """Whose part something is.
+    """Names and options of a fleet's resources.
 
     Attributes:
-        name: of the fleet's component; the beginning of all names.
-        args: of the component.
-        child: options of what goes with the component.
-        kept: the same, and refused to be destroyed with `protect`.
+        name: Name of the fleet's component, with which all names begin.
+        args: Arguments of the component.
+        child: Options of what is destroyed with the component.
+        kept: Options of what `protect` keeps from being destroyed.
     """
 
     name: str

@@ -1,4 +1,4 @@
-"""From a stack's values to a checked configuration: each key alone, then what several say together. Pure."""
+"""Checking of a stack's values: each key alone, then keys that depend on each other. Pure."""
 
 from __future__ import annotations
 
@@ -29,8 +29,8 @@ def parse(values: Mapping[str, object], beside: Mapping[str, object] | None = No
     """Check a stack's configuration.
 
     Args:
-        values: by key, without the namespace: texts, lists and objects as JSON, or Python values.
-        beside: what the cloud's own provider is told (`aws:region`), by key or by variable.
+        values: Values by key, without the namespace: texts, lists and objects as JSON, or Python values.
+        beside: Settings of the cloud's own provider (`aws:region`), by key or by variable.
 
     Raises:
         BadInput: `field` is `osgym:<key>`: unknown, missing, of another type, out of range, or not for this
@@ -137,10 +137,10 @@ def _check_archives(config: FleetConfig) -> None:
 
 
 def check_cloud(config: FleetConfig) -> None:
-    """Check what the keys of rented hosts say together.
+    """Check the keys of rented hosts against each other.
 
     Raises:
-        BadInput: names the key and what would do.
+        BadInput: Names the key and what would do.
     """
     if config.zone and config.zones:
         raise BadInput(full_key("zones"), "stands beside zone", "one of both")

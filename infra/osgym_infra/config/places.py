@@ -1,4 +1,4 @@
-"""What a configuration says of places, checked against each other: regions, zones, networks. Pure.
+"""Checks of regions, zones and networks of a configuration against each other. Pure.
 
 A single value can be right by itself and wrong beside another one: a zone of another region, a region that
 the cloud's own provider does not work in, networks that together are the whole internet.
@@ -25,13 +25,13 @@ TRAINERS = "the networks your trainers run in"
 
 
 def check_places(config: FleetConfig, beside: Mapping[str, object]) -> None:
-    """Check all that a configuration says of places.
+    """Check all regions, zones and networks of a configuration.
 
     Args:
-        beside: keys of other namespaces in the same configuration, and variables of the environment.
+        beside: Keys of other namespaces in the same configuration, and variables of the environment.
 
     Raises:
-        BadInput: at the key, or the one of `beside`, that does not fit.
+        BadInput: At the key, or the one of `beside`, that does not fit.
     """
     for key, zones in (("zone", (config.zone,)), ("zones", config.zones)):
         for zone in zones:
@@ -45,11 +45,11 @@ def check_zone(provider: Provider, region: str, name: str, zone: str) -> None:
     """Refuse a zone that is not one of the region.
 
     Args:
-        name: of the key that the zone stands at.
-        zone: empty: the provider's choice, which is right.
+        name: Name of the zone's key.
+        zone: Empty: the provider's choice, which is right.
 
     Raises:
-        BadInput: at that key.
+        BadInput: At that key.
     """
     suffix = provider.facts.zone_suffix
     if not zone or suffix is None:
@@ -66,7 +66,7 @@ def check_networks(provider: Provider, networks: Iterable[str]) -> None:
     """Refuse networks from which nobody reaches the provider's hosts, or that let everybody in.
 
     Raises:
-        BadInput: at `osgym:allowed_cidrs`.
+        BadInput: At `osgym:allowed_cidrs`.
     """
     by_version: dict[int, list[ipaddress.IPv4Network | ipaddress.IPv6Network]] = {}
     for text in networks:
@@ -103,17 +103,17 @@ def _part_of_internet(
 
 
 def check_beside(provider: Provider, wanted: Mapping[str, str], beside: Mapping[str, object]) -> None:
-    """Refuse what a cloud's own provider is told otherwise than we are.
+    """Refuse settings of a cloud's own provider that contradict ours.
 
     Its resources would be made where it was told; prices, zones and endpoints would be of another place.
 
     Args:
-        wanted: our keys with their values.
-        beside: keys of other namespaces in the same configuration (`aws:region`), and variables that the
+        wanted: Our keys with their values.
+        beside: Keys of other namespaces in the same configuration (`aws:region`), and variables that the
             cloud's provider reads where they are missing.
 
     Raises:
-        BadInput: with that key or variable as the field.
+        BadInput: With that key or variable as the field.
     """
     for own in provider.facts.beside:
         names = [name for name in (own.name, *own.variables) if str(beside.get(name) or "").strip()]

@@ -33,10 +33,10 @@ class Provider(str):
 
     @property
     def facts(self) -> ProviderFacts:
-        """Its facts.
+        """Facts of the provider.
 
         Raises:
-            BadInput: its package cannot be imported.
+            BadInput: Its package cannot be imported.
         """
         return _facts(self)
 
@@ -143,7 +143,7 @@ def read_provider(name: str, value: object) -> Provider:
     """Read the name of an installed provider.
 
     Raises:
-        BadInput: there is none of that name.
+        BadInput: There is none of that name.
     """
     text = str(value).strip()
     if text not in installed():

@@ -1,4 +1,4 @@
-"""Numbers of hosts as configurations say them: so many, or a part of all. Pure."""
+"""Numbers of hosts in configurations: a count, or a percentage. Pure."""
 
 from __future__ import annotations
 
@@ -14,18 +14,18 @@ MOST_HOSTS = 10_000
 
 @dataclass(frozen=True, slots=True)
 class CountOrPercent:
-    """A number of hosts, or a percentage of all of them.
+    """Number of hosts, or a percentage of all of them.
 
     Attributes:
-        count: so many; 0 where a percentage was said.
-        percent: of all hosts, 1 to 100; 0 where a count was said.
+        count: Number of hosts; 0 where a percentage is given.
+        percent: Percentage of all hosts, 1 to 100; 0 where a count is given.
     """
 
     count: int = 0
     percent: int = 0
 
     def of(self, hosts: int) -> int:
-        """Return how many that is of `hosts`: at least 1, at most all; a part is rounded down.
+        """Return the number for `hosts` hosts: at least 1, at most all, rounded down.
 
         Down, because it bounds what is away at a time (as Kubernetes' `maxUnavailable` does).
         """

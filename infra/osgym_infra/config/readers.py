@@ -1,4 +1,4 @@
-"""Reading single configuration values: each reader takes a key and a value and returns it typed.
+"""Readers of single configuration values, from a key and a value to a typed value.
 
 All raise `BadInput` with the key (in its namespace) as the field. Pure.
 """

@@ -1,4 +1,4 @@
-"""Machines that exist already, as a configuration names them, and how each is reached. Pure."""
+"""Existing machines in a configuration, with their logins. Pure."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""What a fleet costs and which hosts to take. Pure."""
+"""Cost model: the price of a fleet, and the cheapest hosts. Pure."""

@@ -1,4 +1,4 @@
-"""What an answer leaves out: other markets, types without a price, figures that nobody looked up. Pure."""
+"""Sentences beside an answer: other markets, types without a price, borrowed figures. Pure."""
 
 from __future__ import annotations
 

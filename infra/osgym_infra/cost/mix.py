@@ -15,11 +15,11 @@ class HostOffer:
     """One kind of host that can be bought.
 
     Attributes:
-        name: unique among the choices, e.g. `aws/us-east-1/r8i.24xlarge/spot`.
+        name: Unique among the choices, e.g. `aws/us-east-1/r8i.24xlarge/spot`.
         capacity: K, the replicas it carries.
-        usd_per_day: of the host, whether full or not.
-        usd_per_replica_day: what each replica on it costs on top (egress).
-        max_hosts: how many there are to be had (a quota); `None` for as many as wanted.
+        usd_per_day: Price of the host, full or not.
+        usd_per_replica_day: Additional price of each replica on it (egress).
+        max_hosts: Quota of hosts; `None`: unlimited.
     """
 
     name: str
@@ -62,7 +62,7 @@ def cheapest_mix(choices: Sequence[HostOffer], replicas: int) -> Mix:
 
     Raises:
         BadInput: `replicas` is below 1.
-        CannotMeet: no choice carries a replica, or quotas do not allow as many.
+        CannotMeet: No choice carries a replica, or quotas do not allow as many.
     """
     if replicas < 1:
         raise BadInput("replicas", f"{replicas} replicas", "1 or more")

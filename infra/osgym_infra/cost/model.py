@@ -152,7 +152,7 @@ class ReplicaNeeds:
 
 @dataclass(frozen=True, slots=True)
 class Rules:
-    """How hard a host may be packed.
+    """Bounds on how densely a host is packed.
 
     Sources of the defaults: `ram_usable` and `cpu_target` leave room for what a mean does not show;
     `reserve_gib` is a host's kernel, agent and page cache, generously; `nested_efficiency` from Google's
@@ -192,7 +192,7 @@ class Rules:
 
 @dataclass(frozen=True, slots=True)
 class Fit:
-    """How many replicas a host carries, and why not more.
+    """Number of replicas on a host, and the resource that binds it.
 
     `replicas` is 0 when not even one fits. `limits` holds K of each resource that limits at all, not
     rounded; `binding` is the smallest of them. `stranded` is, for each limited resource but the caps, the
@@ -266,7 +266,7 @@ def fit(
     """K = floor(min of all K), capped by the blast radius and, where given, by a latency limit.
 
     Args:
-        latency_limit: the largest K that still meets a p95 (`queueing.largest_k`); `None` for no such wish.
+        latency_limit: The largest K that still meets a p95 (`queueing.largest_k`); `None` for no such wish.
     """
     limits = {
         Resource.CPU: k_cpu(host, replica, runtime, rules),

@@ -1,4 +1,4 @@
-"""From what a user asks for to a plan: candidates, cheapest mixes, reasons and sources. Pure."""
+"""Planning of a fleet: candidates, cheapest mixes, reasons and sources. Pure."""
 
 from __future__ import annotations
 
@@ -18,16 +18,16 @@ from osgym_infra.errors import BadInput, CannotMeet
 
 @dataclass(frozen=True, slots=True)
 class PlanRequest:
-    """What is wanted. Empty tuples mean: any.
+    """Request for a plan. Empty tuples mean: any.
 
     Attributes:
-        p95_s: the longest a step's CPU work may take, sharing of cores included, at the 95th percentile.
-        spot_low: plan spot at the low end of its price range instead of the high one.
-        allow_unknown_kvm: take types on which nobody has confirmed KVM, for the qemu runtime.
-        emulated: replicas are machines that no KVM runs: any host carries them, at the CPU of a profile
+        p95_s: The longest a step's CPU work may take, sharing of cores included, at the 95th percentile.
+        spot_low: Plan spot at the low end of its price range instead of the high one.
+        allow_unknown_kvm: Take types on which nobody has confirmed KVM, for the qemu runtime.
+        emulated: Replicas are machines that no KVM runs: any host carries them, at the CPU of a profile
         that was
             measured so.
-        max_hosts: how many hosts of a type are to be had (a quota), by type.
+        max_hosts: Quota of hosts by type.
     """
 
     replicas: int
@@ -57,7 +57,7 @@ class PlanRequest:
 
 @dataclass(frozen=True, slots=True)
 class Candidate:
-    """One host type in one market, and a fleet of nothing else.
+    """Host type in one market, and a fleet of nothing else.
 
     `load` is `None` where a step needs no CPU or the host idles itself full. `usd_per_replica_day` is of the
     whole fleet of `hosts`, the last of which may be partly empty.
@@ -110,13 +110,13 @@ def plan_fleet(
     """Plan.
 
     Args:
-        catalogue: priced in USD (`Catalogue.in_usd`).
-        extra_sources: what else the answer rests on, e.g. the workload profile.
+        catalogue: Priced in USD (`Catalogue.in_usd`).
+        extra_sources: Further sources of the answer, e.g. the workload profile.
 
     Raises:
-        BadInput: a type, region, provider or market cannot be served at all, or the replica is larger than
+        BadInput: A type, region, provider or market cannot be served at all, or the replica is larger than
             any host.
-        CannotMeet: the budget or the latency is out of reach, with what would do.
+        CannotMeet: The budget or the latency is out of reach, with what would do.
     """
     rows = select(request, catalogue)
     every = []
@@ -142,10 +142,10 @@ def plan_fleet(
 
 
 def select(request: PlanRequest, catalogue: Catalogue) -> list[tuple[HostRow, HostShape]]:
-    """The rows that may be asked for at all.
+    """Return the rows that the request admits.
 
     Raises:
-        BadInput: names the field that leaves nothing, and what there is.
+        BadInput: Names the field that leaves nothing, and what there is.
     """
     rows = list(catalogue.hosts)
     for name, wanted in (

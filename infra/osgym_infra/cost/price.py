@@ -1,4 +1,4 @@
-"""What a replica-day costs. Pure.
+"""Price of a replica-day. Pure.
 
     USD per replica-day = ([24·P·(1 + w) + disk + IP] / K + G·p) / A
 
@@ -19,7 +19,7 @@ DAYS_PER_MONTH = HOURS_PER_MONTH / 24
 
 
 class FramesTo(StrEnum):
-    """Where frames go, which decides what a GB of them costs.
+    """Destination of frames, which decides the price of a GB of them.
 
     `ZONE`: to private addresses in the same zone, for nothing. `REGION`: within the region, but to public
     addresses or to another zone, which clouds count as traffic. `INTERNET`: out of the provider's network.
@@ -32,13 +32,13 @@ class FramesTo(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Interruptions:
-    """What the provider takes back.
+    """Interruptions of spot hosts by the provider.
 
     Attributes:
         per_host_day: λ, interruptions of one host per day.
-        lost_h: work of the host that is lost with each, hours (half an episode and what was not told).
-        rebuild_h: until a new host serves, hours (start, image, first replicas).
-        rebuild_measured: where `rebuild_h` was measured; empty: it is assumed, and the answer says so.
+        lost_h: Work of the host that is lost with each, hours (half an episode and what was not told).
+        rebuild_h: Until a new host serves, hours (start, image, first replicas).
+        rebuild_measured: Source of a measured `rebuild_h`; empty: it is assumed, and the answer says so.
     """
 
     per_host_day: float = 0.0
@@ -54,7 +54,7 @@ class Interruptions:
 
 @dataclass(frozen=True, slots=True)
 class CostAssumptions:
-    """What is assumed beside list prices; all of it can be set, none of it is measured.
+    """Assumptions beside list prices; all of them can be set, none is measured.
 
     `spot` assumes that each spot host is taken back once a day, which is pessimistic for most types.
     `availability` 0.99 allows for a quarter of an hour a day of a host that is being replaced or updated.

@@ -1,5 +1,4 @@
-"""How long a step, and a reset, takes where cores are shared: a closed queue with c cores and K replicas.
-Pure.
+"""Duration of a step and a reset on shared cores: a closed queue with c cores and K replicas.
 
 K replicas think (mean Z) and then want D CPU-seconds for a step. While n ≤ c of them want CPU each has a
 core, beyond that they share: each gets c/n of one, as the schedulers of Linux do. What a replica uses while
@@ -28,7 +27,7 @@ P95 = 0.95
 
 @dataclass(frozen=True, slots=True)
 class CpuLoad:
-    """What a step of a loaded host looks like. Times are of its CPU work, the sharing of cores included.
+    """Steps on a loaded host. Times are of CPU work, the sharing of cores included.
 
     `slowdown` is the mean response over D; `utilisation` of the cores without the idle part;
     `steps_per_s` of all K replicas. `reset_p95_s` is of a reset's CPU work; 0 where resets cost nothing.
@@ -51,7 +50,7 @@ class Work:
         step_s: D above 0, seconds of one core.
         think_s: Z, 0 or more.
         reset_s: C, 0 or more; 0: resets cost nothing and are not counted.
-        steps_per_episode: n above 0.
+        steps_per_episode: N above 0.
     """
 
     step_s: float
@@ -99,10 +98,10 @@ def station(capacity_cores: float, replicas: int, idle_cores: float, work: Work)
     what idles on two cores, a few hundredths of one, does not leave a single one.
 
     Args:
-        capacity_cores: vCPU·τ·ν of the host.
+        capacity_cores: VCPU·τ·ν of the host.
         replicas: K.
-        idle_cores: b.
-        work: of one replica, on a whole core.
+        idle_cores: B.
+        work: Demand of one replica, on a whole core.
     """
     left = capacity_cores - replicas * idle_cores
     if left <= 0:
@@ -118,9 +117,9 @@ def distribution(servers: int, customers: int, ratio: float) -> list[float]:
     thousands of customers neither over- nor underflow.
 
     Args:
-        servers: c ≥ 1.
+        servers: C ≥ 1.
         customers: K ≥ 0.
-        ratio: r = demand over thinking, above 0; infinite when nobody thinks (all K are then at the station).
+        ratio: R = demand over thinking, above 0; infinite when nobody thinks (all K are then at the station).
     """
     if math.isinf(ratio):
         return [0.0] * customers + [1.0]
@@ -135,17 +134,17 @@ def distribution(servers: int, customers: int, ratio: float) -> list[float]:
 
 @lru_cache(maxsize=4096)
 def load(servers: int, customers: int, work: Work) -> CpuLoad:
-    """Response of a step in the mean and at the 95th percentile, that of a reset, throughput.
+    """Return mean and 95th percentile of a step's response, the response of a reset, and throughput.
 
     Throughput X = Σ min(n, c)·p(n) / E[S] over the states p of K replicas; slowdown Σ max(1, (n +
     1)/c)·a(n) over the states a of K − 1.
 
     Args:
-        servers: c ≥ 1.
+        servers: C ≥ 1.
         customers: K ≥ 1.
 
     Raises:
-        BadInput: there is no customer, no server or no service time.
+        BadInput: There is no customer, no server or no service time.
     """
     _check(servers, customers, work)
     states = distribution(servers, customers, work.ratio)
@@ -207,10 +206,10 @@ def meets(capacity_cores: float, replicas: int, idle_cores: float, work: Work, p
 
 
 def largest_k(capacity_cores: float, idle_cores: float, work: Work, p95_s: float, limit: int = 8192) -> int:
-    """The largest K ≤ `limit` whose p95 of a step is at most `p95_s`; more replicas never answer faster.
+    """Return the largest K ≤ `limit` whose p95 of a step is at most `p95_s`; more replicas are never faster.
 
     Raises:
-        CannotMeet: one replica alone is slower than that. For exponential demand that is D·ln 20 ≈ 3·D.
+        CannotMeet: One replica alone is slower than that. For exponential demand that is D·ln 20 ≈ 3·D.
     """
     if work.step_s <= 0:
         return limit

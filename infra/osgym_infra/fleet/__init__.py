@@ -1,1 +1,1 @@
-"""A fleet as a Pulumi program: from a checked configuration to hosts, outputs and fleet.json."""
+"""Fleet as a Pulumi program: from a checked configuration to hosts, outputs and fleet.json."""

@@ -1,4 +1,4 @@
-"""From a checked configuration to the hosts that shall exist, and what they will cost. Pure."""
+"""From a checked configuration to planned hosts and their price. Pure."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ ANSWER_FIELDS = {
 
 @dataclass(frozen=True, slots=True)
 class Blueprint:
-    """What shall exist. Costs are expected values, `None` for machines that are paid for elsewhere.
+    """Planned hosts. Costs are expected values, `None` for machines that are paid for elsewhere.
 
     `compared` is what the same would cost in each market of the region, the configured one included.
     """
@@ -58,15 +58,15 @@ class Blueprint:
 
 
 def draw(config: FleetConfig, catalogue: Catalogue, profile: Profile) -> Blueprint:
-    """Plan a cloud fleet, or take the machines of an ssh fleet as they are.
+    """Plan a fleet of rented hosts, or take the machines of the configuration as they are.
 
     Args:
-        catalogue: priced in USD.
+        catalogue: Priced in USD.
 
     Raises:
-        BadInput: with the configuration key: region without prices, type without KVM, replica larger than any
+        BadInput: With the configuration key: region without prices, type without KVM, replica larger than any
             host.
-        CannotMeet: budget or latency, with what would do.
+        CannotMeet: Budget or latency, with what would do.
     """
     if not config.provider.rents:
         return _own_machines(config)
@@ -135,10 +135,10 @@ def frames_to(config: FleetConfig) -> FramesTo:
 
 
 def refuse_silent_nesting(config: FleetConfig, catalogue: Catalogue) -> None:
-    """Check the configured type: some take the flag for nested virtualisation and then have no /dev/kvm.
+    """Refuse a type that accepts the flag for nested virtualisation and then has no /dev/kvm.
 
     Raises:
-        BadInput: the type cannot nest, and the runtime needs KVM.
+        BadInput: The type cannot nest, and the runtime needs KVM.
     """
     machine = machine_of(catalogue.machines, config.provider, config.host_type)
     if machine is None or machine.nesting or not boots_machines(config.runtime):

@@ -1,4 +1,4 @@
-"""What a host is told when it starts: the bootstrap's settings, and the small script around them. Pure."""
+"""Settings and start script of a host. Pure."""
 
 from __future__ import annotations
 
@@ -38,10 +38,10 @@ LOCAL_DATA = "/var/lib/osgym-fleet"
 def environment(
     config: FleetConfig, group: HostGroup, token_source: str, fetched: FetchedArchives
 ) -> dict[str, str]:
-    """The settings in /etc/osgym/bootstrap.env; none of them is a secret.
+    """Return the settings in /etc/osgym/bootstrap.env; none of them is a secret.
 
     Args:
-        token_source: where the host reads the token: `aws:ARN`, `gcp:projects/…` or `file:PATH`.
+        token_source: Place of the token: `aws:ARN`, `gcp:projects/…` or `file:PATH`.
     """
     return {
         "OSGYM_PORT": str(config.agent_port),
@@ -77,10 +77,10 @@ def _of_the_agent(config: FleetConfig) -> dict[str, str]:
 
 
 def scaling(config: FleetConfig, groups: Iterable[HostGroup], fleet: str) -> dict[str, str]:
-    """Where hosts publish how much they are asked for, if any group of the fleet grows; else nothing.
+    """Return the settings by which hosts publish their lease pressure, if any group of the fleet grows.
 
     Args:
-        fleet: the name that the scaling looks the metric up by.
+        fleet: The name that the scaling looks the metric up by.
     """
     where = config.provider.facts.metrics_to.format(region=config.region)
     if not where or not any(group.grows for group in groups):
@@ -95,11 +95,11 @@ def env_file(values: Mapping[str, str]) -> str:
 
 @dataclass(frozen=True, slots=True)
 class BootPlace:
-    """Where a cloud's hosts fetch the bootstrap and say where they stand.
+    """Place where a cloud's hosts fetch the bootstrap and write their boot status.
 
     Attributes:
-        sha256: of the bootstrap as one file (`package`).
-        status_uri: the folder of status objects.
+        sha256: SHA-256 of the bootstrap as one file (`package`).
+        status_uri: The folder of status objects.
     """
 
     uri: str
@@ -126,13 +126,13 @@ def package_sha256(text: str) -> str:
 
 
 def user_data(files: Mapping[str, bytes], values: Mapping[str, str]) -> str:
-    """A script that starts the boot and its retries, now and whenever the host starts.
+    """Return a script that starts the boot and its retries, now and at every start of the host.
 
     It needs no network. The same for the same input; run again, it changes nothing.
 
     Args:
-        files: the bootstrap's, of which it holds `STUB`.
-        values: its settings, with those of `BootPlace`.
+        files: The bootstrap's, of which it holds `STUB`.
+        values: Settings of the host, with those of `BootPlace`.
     """
     packed = base64.encodebytes(archive({name: files[name] for name in STUB})).decode()
     return (
@@ -173,10 +173,10 @@ WantedBy=multi-user.target
 
 
 def ec2_user_data(script: str) -> str:
-    """The script as EC2 takes it: compressed, which cloud-init undoes, and in base64.
+    """Return the script in EC2's form: compressed, which cloud-init undoes, and in base64.
 
     Raises:
-        BadInput: it is larger than what EC2 takes.
+        BadInput: It is larger than what EC2 takes.
     """
     packed = gzip.compress(script.encode(), 9, mtime=0)
     if len(packed) > MOST_USER_DATA_BYTES:

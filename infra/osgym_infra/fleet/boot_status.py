@@ -1,4 +1,4 @@
-"""Where a cloud's host stands on its way to serve, as `boot.py` writes it on the host. Pure.
+"""Boot status of a cloud's host, as `boot.py` writes it on the host. Pure.
 
 The same record is an object of the fleet's bucket (`status/<host>.json`), a line of the host's console, and
 /run/osgym-boot.json there.
@@ -41,16 +41,16 @@ class BootState(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class BootStatus:
-    """One record. It comes from a host: text that is shown, and nothing to act on.
+    """Boot record of a host. It is text to be shown, and nothing to act on.
 
     Attributes:
-        host: what the cloud calls it: the instance's id at AWS, its name at Google Cloud.
-        addresses: its addresses, by which it is found in fleet.json.
-        step: of the bootstrap; `bootstrap` is that of fetching it.
-        attempt: counts since the host was started.
-        error: of the last attempt; empty while a step runs.
-        next_s: how soon it is tried again.
-        at: when this was written, by the host's clock.
+        host: Name at its provider: the instance's id at AWS, its name at Google Cloud.
+        addresses: Addresses, by which it is found in fleet.json.
+        step: Step of the bootstrap; `bootstrap` fetches it.
+        attempt: Number of the attempt since the host was started.
+        error: Error of the last attempt; empty while a step runs.
+        next_s: Time until the next attempt.
+        at: Time of the record, by the host's clock.
     """
 
     host: str
@@ -79,10 +79,10 @@ class BootStatus:
 
 
 def parse(text: str) -> BootStatus:
-    """Read a record.
+    """Parse a boot record.
 
     Raises:
-        NoBootStatus: it is not one, or of another version.
+        NoBootStatus: It is not one, or of another version.
     """
     try:
         data = json.loads(text[:MOST_CHARS])

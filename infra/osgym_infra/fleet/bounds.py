@@ -1,4 +1,4 @@
-"""How many hosts a group has at least and at most, and what may stand in for its type. Pure."""
+"""Least and most hosts of a group, and types that may stand in for its own. Pure."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ takes the next one up, which is better than no host when spot has none of the pl
 
 
 def bounded(groups: Sequence[HostGroup], config: FleetConfig) -> tuple[HostGroup, ...]:
-    """The groups with `least` and `most`, and as many hosts as lie between.
+    """Return the groups with `least` and `most`, and a number of hosts between them.
 
     `min_hosts` and `max_hosts` are of the whole fleet: what the plan has less is added to the cheapest group
     per replica, what it has more is taken from the dearest.
 
     Raises:
-        CannotMeet: the most hosts cost more than the budget.
+        CannotMeet: The most hosts cost more than the budget.
     """
     planned = sum(group.count for group in groups)
     least = planned if config.min_hosts is None else config.min_hosts
@@ -71,7 +71,7 @@ def _check_budget(groups: Sequence[HostGroup], config: FleetConfig) -> None:
 
 
 def stand_ins(plan: FleetPlan, one: Candidate, count: int, config: FleetConfig) -> list[Candidate]:
-    """Types of the same market that a group may take where the cloud has none of its own, cheapest first.
+    """Return types of the same market that a group may take instead of its own, cheapest first.
 
     Each carries at least as many replicas, and costs neither much more nor more than the budget.
     """
@@ -93,10 +93,10 @@ def stand_ins(plan: FleetPlan, one: Candidate, count: int, config: FleetConfig) 
 
 
 def check_zones(config: FleetConfig, offered: Sequence[str], kind: str) -> tuple[str, ...]:
-    """The zones that hosts are spread over: those configured, or all that have the type.
+    """Return the zones that hosts are spread over: those configured, or all that have the type.
 
     Raises:
-        BadInput: a configured zone does not have the type, or none has.
+        BadInput: A configured zone does not have the type, or none has.
     """
     wanted = (config.zone,) if config.zone else config.zones
     key = full_key("zone" if config.zone else "zones")

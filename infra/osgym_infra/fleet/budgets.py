@@ -1,4 +1,4 @@
-"""What a cloud is told a fleet may cost, so that it says when it costs more. Pure."""
+"""Budget of a fleet, above which the cloud sends mail. Pure."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""From a stack to fleet.json: what is up now, also when the last `pulumi up` did not finish. Pure."""
+"""From a stack to fleet.json: the hosts that serve now, also after an unfinished `pulumi up`. Pure."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ class NothingToExport(OsgymInfraError):
 
 @dataclass(frozen=True, slots=True)
 class FleetExport:
-    """What can be handed to clients.
+    """Content for clients.
 
     Attributes:
-        fleet: the content of fleet.json.
-        left_out: hosts that do not serve, with the reason.
-        token: of own machines; empty for clouds, whose secret is read with the cloud's own tools.
+        fleet: The content of fleet.json.
+        left_out: Hosts that do not serve, with the reason.
+        token: Token of own machines; empty for clouds, whose secret the cloud's own tools read.
     """
 
     fleet: dict[str, Any]
@@ -37,14 +37,14 @@ class FleetExport:
 
 
 def export(state: Mapping[str, Any], outputs: Mapping[str, Any]) -> FleetExport:
-    """Put fleet.json together.
+    """Return the content of fleet.json.
 
     Args:
         state: `pulumi stack export --show-secrets`.
         outputs: `pulumi stack output --json`.
 
     Raises:
-        NothingToExport: there is no host to name.
+        NothingToExport: There is no host to name.
     """
     resources: list[Mapping[str, Any]] = state.get("deployment", {}).get("resources") or []
     own = [one for one in resources if one.get("type") == HOST]

@@ -1,4 +1,4 @@
-"""What hosts fetch at their first start, by name and digest. Pure."""
+"""Archives that hosts fetch at their first start, by name and digest. Pure."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from osgym_infra.config.keys import FleetConfig
 
 @dataclass(frozen=True, slots=True)
 class FetchedArchives:
-    """Two archives. Empty texts stand for one that is made by the stack and not known yet.
+    """Two archives; empty texts stand for one that the stack makes and does not know yet.
 
     Attributes:
-        image_digest: of the golden image; the other two digests are of archives.
+        image_digest: Digest of the golden image; the other two digests are of archives.
     """
 
     image_uri: str

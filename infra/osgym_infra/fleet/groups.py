@@ -13,18 +13,18 @@ class HostGroup:
     """Hosts of one kind.
 
     Attributes:
-        name: part of resource names: small letters, digits, dashes.
-        type: the provider's name of the type.
-        count: how many.
-        replicas: how many replicas each carries at most.
-        nested: whether nested virtualisation has to be switched on.
-        volume_gib: size of the network volume; what replicas write goes there unless the type has NVMe.
-        nvme: whether the type has local disks.
-        least: fewest hosts; the cloud replaces what is missing.
-        most: most hosts; the cloud adds hosts up to it when clients wait.
-        stand_ins: the same for other types, which the cloud may take where it has none of this; their `count`
+        name: Part of resource names: small letters, digits, dashes.
+        type: The provider's name of the type.
+        count: Number of hosts.
+        replicas: Most replicas of one host.
+        nested: Whether nested virtualisation has to be switched on.
+        volume_gib: Size of the network volume; what replicas write goes there unless the type has NVMe.
+        nvme: Whether the type has local disks.
+        least: Fewest hosts; the cloud replaces what is missing.
+        most: Most hosts; the cloud adds hosts up to it when clients wait.
+        stand_ins: The same for other types, which the cloud may take where it has none of this; their `count`
             is 0.
-        machine: what can be asked for of the type, where the catalogue says so.
+        machine: Options of the type, where the catalogue has them.
     """
 
     name: str

@@ -23,7 +23,7 @@ MOST_ID_CHARS = 100
 
 @dataclass(frozen=True, slots=True)
 class ManagedHost(FleetHost):
-    """One host.
+    """Host with its access.
 
     Attributes:
         access: How it is entered; None: fleet.json does not say.
@@ -50,10 +50,10 @@ class ManagedFleet(FleetFile):
             raise BadInput("OSGYM_TOKEN", f"is not set, and {error.problem}", error.remedy) from error
 
     def select(self, patterns: Sequence[str]) -> tuple[ManagedHost, ...]:
-        """Hosts whose id, address or URL is one of these, or fits one as a glob; all of them without any.
+        """Return the hosts whose id, address or URL matches a pattern; without patterns, all.
 
         Raises:
-            BadInput: a pattern fits no host.
+            BadInput: A pattern fits no host.
         """
         if not patterns:
             return self.hosts

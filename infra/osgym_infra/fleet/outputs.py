@@ -1,4 +1,4 @@
-"""What a stack puts out: the shape of fleet.json, the same for every provider. Pure."""
+"""Outputs of a stack: the content of fleet.json, the same for every provider. Pure."""
 
 from __future__ import annotations
 
@@ -18,17 +18,17 @@ REMOVES = "destroy_removes"
 
 @dataclass(frozen=True, slots=True)
 class HostOutput:
-    """One host in fleet.json.
+    """Entry of a host in fleet.json.
 
     Attributes:
-        id: unique in the fleet.
-        zone: where it stands; empty for own machines.
-        url: of its agent.
-        server_name: the name in its certificate where that is not its address; empty otherwise. A client
+        id: Unique in the fleet.
+        zone: Zone of the host; empty for own machines.
+        url: URL of its agent.
+        server_name: The name in its certificate where that is not its address; empty otherwise. A client
             verifies the certificate against it (TLS server name indication), trusting the fleet's CA only.
-        capacity: replicas that it carries at most: at clouds what was planned; of own machines what the
+        capacity: Replicas that it carries at most: at clouds what was planned; of own machines what the
             agent admitted when it was last looked at, and before that what was asked for.
-        market: how it is paid for.
+        market: Market in which it is paid for.
     """
 
     id: str
@@ -45,10 +45,10 @@ class HostOutput:
 
 
 def admitted(entry: dict[str, Any], admits: Any) -> dict[str, Any]:
-    """A host's entry with what its agent admits, which memory may bound below what was asked for.
+    """Return a host's entry with the capacity that its agent admits, which memory may bound.
 
     Args:
-        admits: what the agent said; None or 0: nothing.
+        admits: Number that the agent admits; None or 0: unknown.
     """
     found = int(admits or 0)
     return {**entry, "capacity": min(int(entry["capacity"]), found)} if found > 0 else entry
@@ -57,13 +57,13 @@ def admitted(entry: dict[str, Any], admits: Any) -> dict[str, Any]:
 def fleet_outputs(
     blueprint: Blueprint, stack: str, hosts: Any, token_secret: Any, ca: Any, discover: str = ""
 ) -> dict[str, Any]:
-    """The outputs of a stack, by name. Hosts, secret and authority may be known later only.
+    """Return the outputs of a stack by name; hosts, secret and authority may be known later only.
 
     Args:
         hosts: `HostOutput.to_dict` of each.
-        token_secret: where the token is (`aws:ARN`, `gcp:projects/…`, `file:PATH`), never the token.
-        ca: certificate of the authority that signed the hosts' certificates, PEM; empty: hosts speak HTTP.
-        discover: where clients look up which hosts there are now; empty where they stay the same.
+        token_secret: Place of the token (`aws:ARN`, `gcp:projects/…`, `file:PATH`), never the token.
+        ca: Certificate of the authority that signed the hosts' certificates, PEM; empty: hosts speak HTTP.
+        discover: URL of the source of hosts for clients; empty where hosts stay the same.
     """
     config = blueprint.config
     return {

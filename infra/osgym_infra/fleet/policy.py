@@ -1,4 +1,4 @@
-"""What no stack of ours may contain: a check of single resources, for tests and for every preview. Pure.
+"""Policy for single resources, checked by tests and in every preview. Pure.
 
 The rules: no port open to the world, no public bucket, disks encrypted, metadata by IMDSv2 with a hop limit
 of 1, no secret in user data or outputs.
@@ -29,11 +29,11 @@ Rules = Iterable[tuple[str, Callable[[Props], list[str]]]]
 
 
 class PolicyViolated(OsgymInfraError):
-    """A resource that must not exist.
+    """A resource breaks the policy.
 
     Attributes:
-        resource: its type and name.
-        problems: what is wrong with it.
+        resource: Type and name of the resource.
+        problems: Sentences about what is wrong with it.
     """
 
     def __init__(self, resource: str, problems: list[str]) -> None:
@@ -42,11 +42,11 @@ class PolicyViolated(OsgymInfraError):
 
 
 def violations(kind: str, properties: Props) -> list[str]:
-    """What is wrong with a resource.
+    """Return what is wrong with a resource.
 
     Args:
         kind: Pulumi's type, e.g. `aws:ec2/securityGroup:SecurityGroup`.
-        properties: its inputs, in Pulumi's spelling (camelCase). Values that are not known yet pass.
+        properties: Inputs in Pulumi's spelling (camelCase). Values that are not known yet pass.
     """
     found: list[str] = []
     for pattern, rule in _rules(kind.partition(":")[0]):
@@ -65,7 +65,7 @@ def enforce(kind: str, name: str, properties: Props) -> None:
     """Check a resource against the policy.
 
     Raises:
-        PolicyViolated: the resource breaks the policy.
+        PolicyViolated: The resource breaks the policy.
     """
     if problems := violations(kind, properties):
         raise PolicyViolated(f"{kind} {name}", problems)

@@ -1,1 +1,1 @@
-"""Machines that exist already: brought to serve, looked at, taken down, by ssh or (this one) without."""
+"""Existing machines: brought to serve, inspected and taken down over a link."""

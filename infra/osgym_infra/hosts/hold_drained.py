@@ -1,4 +1,4 @@
-"""Runs on a host: lets its agent drain, says when it is empty, and holds it so until we go away.
+"""Program for a host: drains its agent, reports when it is empty, and holds it drained while connected.
 
 Python's own modules only, and no word of the installed agent, which may be older. Whatever ends this process
 (the update is over, Ctrl-C, a lost connection, a time limit), the agent takes episodes again: no host stays
@@ -34,10 +34,10 @@ class Agent:
     """Client of this machine's agent, by its current configuration, not the next one."""
 
     def __init__(self, etc: Path) -> None:
-        """Read where it listens, its token and its authority.
+        """Read the agent's address, token and authority.
 
         Raises:
-            OSError, ValueError: it was never configured.
+            OSError, ValueError: It was never configured.
         """
         config = (etc / "agent.yaml").read_text()
         port = re.search(r"^ports: \[(\d+)", config, re.MULTILINE)
@@ -58,10 +58,10 @@ class Agent:
     def call(
         self, method: str, path: str, body: dict[str, object] | None = None, timeout_s: float = CALL_S
     ) -> dict[str, Any]:
-        """One call of its API.
+        """Call the agent's API.
 
         Raises:
-            OSError: it does not answer, or not so.
+            OSError: It does not answer, or not so.
         """
         data = None if body is None else json.dumps(body).encode()
         headers = {"Authorization": f"Bearer {self._token}", "Content-Type": "application/json"}
@@ -76,10 +76,10 @@ def say(line: str) -> None:
 
 
 def drain(agent: Agent, deadline_s: float) -> None:
-    """Return when no episode is open.
+    """Drain the agent; return when no episode is open.
 
     Raises:
-        OSError: the agent does not answer.
+        OSError: The agent does not answer.
     """
     state = agent.call("POST", "/v1/drain", {"deadline_s": deadline_s})
     end = time.monotonic() + deadline_s

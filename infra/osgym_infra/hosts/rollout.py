@@ -1,4 +1,4 @@
-"""Which hosts of a fleet may be away at a time, and when an update stops: the decisions, without any host.
+"""Decisions of an update: how many hosts may be away at once, and when it stops. No host is involved.
 
 The engine updates resources side by side, as many as `-p` says, and knows nothing of a fleet. So all hosts
 that one provider process works on share a `Rollout`, and each takes its `Turn` before its agent is restarted:
@@ -47,10 +47,10 @@ class Rollout:
         return len(self._away) < (most_away if self._proved else 1)
 
     async def enter(self, turn: Turn, *, serves: bool) -> None:
-        """Wait until the host may be worked on; one that does not serve need not wait, but counts.
+        """Wait until the host may be worked on; a host that does not serve counts but need not wait.
 
         Raises:
-            UpdateStopped: another one did not come back.
+            UpdateStopped: Another one did not come back.
         """
         async with self._changed:
             if serves:
@@ -83,13 +83,13 @@ class Turn:
         self.is_taken = False
 
     async def take(self, *, serves: bool) -> None:
-        """Wait for it. Does nothing when it is taken already.
+        """Wait for the turn; does nothing when it is taken already.
 
         Args:
-            serves: the host serves now, so that taking it out leaves the fleet with one less.
+            serves: The host serves now, so that taking it out leaves the fleet with one less.
 
         Raises:
-            UpdateStopped: another host did not come back; this one is not to be touched.
+            UpdateStopped: Another host did not come back; this one is not to be touched.
         """
         if not self.is_taken:
             await self._rollout.enter(self, serves=serves)

@@ -1,4 +1,4 @@
-"""What one host shall be, what was found on it, and what follows from both. Pure."""
+"""Specification of a host, findings of a look at it, and their differences. Pure."""
 
 from __future__ import annotations
 
@@ -41,15 +41,15 @@ MACHINE = "x86_64"
 
 @dataclass(frozen=True, slots=True)
 class HostSpec:
-    """What a host shall be.
+    """Specification of a host.
 
     Attributes:
-        at: how it is reached; its address may be `local`.
-        settings: the bootstrap's, none of them secret.
-        token: of the host agent.
-        ca: signs the host's certificate.
-        drain_timeout_s: how long its episodes may go on when its agent has to be restarted.
-        max_unavailable: how many hosts of the fleet may be away at a time.
+        at: Access to the host; its address may be `local`.
+        settings: The bootstrap's, none of them secret.
+        token: Token of the host agent.
+        ca: Signs the host's certificate.
+        drain_timeout_s: Time that its episodes get when its agent has to be restarted.
+        max_unavailable: Number of the fleet's hosts that may be away at a time.
     """
 
     at: SshAccess
@@ -95,18 +95,18 @@ class HostSpec:
 
 @dataclass(frozen=True, slots=True)
 class ObservedHost:
-    """What one look at a host found. Nothing of it is secret, and nothing of it is trusted.
+    """Findings of one look at a host. None of them is secret, and none is trusted.
 
     Attributes:
-        agent: name of the installed agent; empty: none.
-        image_digest: of the golden image, when it is the wanted one; empty otherwise.
-        token_digest: of the agent's token, `digest_of`.
+        agent: Name of the installed agent; empty: none.
+        image_digest: Digest of the golden image, when it is the wanted one; empty otherwise.
+        token_digest: Digest of the agent's token, `digest_of`.
         certificate: PEM, empty: none.
-        serving: the agent answers.
+        serving: The agent answers.
         image_archive: SHA-256 of the archive that the image came in.
-        agents: names of agents that lie there ready, used or not.
-        images: digests of golden images that lie there, used or not.
-        admits: how many replicas the agent admits there; 0: it did not say.
+        agents: Names of agents that lie there ready, used or not.
+        images: Digests of golden images that lie there, used or not.
+        admits: Number of replicas that the agent admits; 0: unknown.
     """
 
     user_id: int
@@ -209,10 +209,10 @@ def bootstrap_digest(files: Mapping[str, bytes]) -> str:
 
 
 def read_state(output: str) -> ObservedHost:
-    """Read what `inspection.SCRIPT` printed.
+    """Parse the output of the inspection script.
 
     Raises:
-        ValueError: the text is not of the form that the script prints.
+        ValueError: The text is not of the form that the script prints.
     """
     start = output.rindex("{")  # before it may stand what the host greets everybody with
     data = json.loads(output[start:])

@@ -1,4 +1,4 @@
-"""The fleet's own certificate authority, and certificates of its hosts. Clock is a parameter; no I/O."""
+"""Certificate authority of a fleet, and its hosts' certificates. The clock is a parameter; no I/O."""
 
 from __future__ import annotations
 
@@ -31,11 +31,11 @@ class Credential:
 
 
 def make_ca(name: str, now: datetime) -> Credential:
-    """A new authority that signs certificates of hosts, and no further authorities.
+    """Make an authority that signs certificates of hosts, and no further authorities.
 
     Args:
-        name: of the fleet; stands in the certificate.
-        now: aware.
+        name: Name of the fleet, which the certificate holds.
+        now: Aware.
     """
     key = ec.generate_private_key(ec.SECP256R1())
     subject = _name(f"OSGym {name}"[:64])

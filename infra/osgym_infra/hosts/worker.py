@@ -1,4 +1,4 @@
-"""Brings a host up, looks at it, takes it down. Every way out but success says what was left."""
+"""Work on one host: bring-up, inspection, tear-down. Every failure says what was left."""
 
 from __future__ import annotations
 
@@ -45,24 +45,24 @@ from osgym_infra.links.ssh import SshLink
 UPLOAD_S = 7200.0
 DOWN_S = 600.0
 RESTART_S = 300.0
-"""How long a host that went away in the middle may take to come back: a reboot of a big machine."""
+"""Time that a lost host gets to come back: a reboot of a big machine."""
 MOST_RESTARTS = 3
 TLS = "/etc/osgym/tls"
 CACHE = "/var/cache/osgym"
 SETTINGS = "/etc/osgym/bootstrap.env"
 NEXT_SETTINGS = "/etc/osgym/bootstrap.next.env"
-"""What a host shall be, until its turn comes: what it is told by `SETTINGS` stays true so long."""
+"""Desired settings, staged until this host's update begins; until then `SETTINGS` describes the host."""
 BOOTSTRAP = f"{TARGET}/bootstrap.sh"
 BOOTSTRAP_NEXT = ("env", f"OSGYM_BOOTSTRAP_ENV={NEXT_SETTINGS}", BOOTSTRAP)
 LAST_LOOK = "last look"
 _STEPS = tuple(STEP_TIMEOUTS_S)
 BESIDE_STEPS = _STEPS[: _STEPS.index(FIRST_LIVE_STEP)]
-"""What is done beside a running agent, on all hosts at once."""
+"""Steps beside a running agent, on all hosts at once."""
 LIVE_STEPS = (*_STEPS[_STEPS.index(FIRST_LIVE_STEP) :], LAST_LOOK)
-"""What concerns the running agent; a host that fails here stops the update of the others."""
+"""Steps that concern the running agent; a failure here stops the update of the other hosts."""
 _RETRY_S = 2.0
 HELD_S = 1800.0
-"""How long a host is held for its update at most: more than the steps that follow may take together."""
+"""Longest time that a host is held for its update: more than the following steps may take together."""
 HOLD_SCRIPT = f"{TARGET}/hold_drained.py"
 
 
@@ -103,13 +103,13 @@ def _utc_now() -> datetime:
 
 @dataclass(frozen=True, slots=True)
 class Worker:
-    """Works on one host.
+    """Worker for one host.
 
     Attributes:
-        files: the bootstrap.
-        say: gets a line for each thing done; never a secret.
-        restart_s: see `RESTART_S`.
-        rollout: shared by all hosts of the fleet.
+        files: Files of the bootstrap by name.
+        say: Receives a line for each step; never a secret.
+        restart_s: See `RESTART_S`.
+        rollout: Shared by all hosts of the fleet.
     """
 
     spec: HostSpec
@@ -128,15 +128,15 @@ class Worker:
         return LocalLink() if self.spec.is_local else SshLink(self.spec.at)
 
     async def bring_up(self) -> ObservedHost:
-        """From whatever the host is to a serving host. Safe to repeat: what is right is left alone.
+        """Bring the host to serve, whatever its state. Safe to repeat: finished parts are left alone.
 
         An agent that serves is restarted only in its turn, and drained before.
 
         Raises:
-            HostError: what failed; `touched` says whether the host may have been changed. Everything that
+            HostError: What failed; `touched` says whether the host may have been changed. Everything that
                 was run there has been stopped.
-            UpdateStopped: another host did not come back, so this one was left as it was.
-            Interrupted: this task was cancelled; the same holds.
+            UpdateStopped: Another host did not come back, so this one was left as it was.
+            Interrupted: This task was cancelled; the same holds.
         """
         link = self.link()
         turn = self.rollout.turn(link.name, self.spec.max_unavailable)
@@ -169,10 +169,10 @@ class Worker:
             await _closed(link)
 
     async def inspect(self) -> ObservedHost:
-        """Return what is on the host now.
+        """Connect and return the findings of a look at the host.
 
         Raises:
-            HostError: the host cannot be inspected.
+            HostError: The host cannot be inspected.
         """
         link = self.link()
         try:
@@ -188,7 +188,7 @@ class Worker:
         """Remove everything that `bring_up` made, images and data too. Safe to repeat.
 
         Raises:
-            HostError: something is left, or nobody knows.
+            HostError: Something is left, or nobody knows.
         """
         link = self.link()
         try:
@@ -340,11 +340,11 @@ async def _closed(link: HostLink) -> None:
 
 
 async def inspect_host(link: HostLink) -> ObservedHost:
-    """Return what is on a host that is connected.
+    """Return the findings of a look at a connected host, which changes nothing.
 
     Raises:
-        UnfitHost: it does not answer like a Linux machine with a shell.
-        HostError: the connection broke, or we may not run commands.
+        UnfitHost: It does not answer like a Linux machine with a shell.
+        HostError: The connection broke, or we may not run commands.
     """
     output = await check(link, ["sh", "-c", LOOK_SCRIPT], timeout_s=LOOK_S)
     try:
@@ -355,16 +355,16 @@ async def inspect_host(link: HostLink) -> ObservedHost:
 
 @contextlib.asynccontextmanager
 async def held_drained(link: HostLink, deadline_s: float, say: OutputListener) -> AsyncIterator[None]:
-    """Enter when no episode is open on the host; none begins there until the block is left.
+    """Hold a host drained: entered when no episode is open, and none begins until the block is left.
 
     Whatever ends the block, the host's agent takes episodes again: what holds it is a process there that ends
     with our connection.
 
     Args:
-        deadline_s: how long episodes may go on; then they end with their cause, unscored.
+        deadline_s: Time that episodes get; then they end with their cause, unscored.
 
     Raises:
-        HostError: the connection broke.
+        HostError: The connection broke.
     """
     await write(link, HOLD_SCRIPT, Path(hold_drained.__file__), mode="755")
     drained = asyncio.Event()

@@ -1,4 +1,4 @@
-"""How hosts are entered. Pure."""
+"""Access to hosts, as fleet.json and providers describe it. Pure."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What can go wrong with one host. Every message names the host; none holds a secret."""
+"""Errors of one host. Every message names the host; none holds a secret."""
 
 from __future__ import annotations
 
@@ -8,15 +8,15 @@ MOST_OUTPUT_LINES = 30
 
 
 class FleetHostError(OsgymInfraError):
-    """Something failed on one host; the others are not concerned.
+    """Work on one host failed; other hosts are not concerned.
 
     Attributes:
-        host: the host as users know it, `user@address:port` or `local`.
-        problem: what failed, without the host.
-        step: what was being done, when it was a step of the bootstrap.
-        touched: whether the host may differ from before.
-        remedy: a sentence about what to do; may be empty.
-        at_jump: whether it failed at the machine in between.
+        host: Name as users know it, `user@address:port` or `local`.
+        problem: What failed, without the host.
+        step: Step of the bootstrap that failed, if one did.
+        touched: Whether the host may have been changed.
+        remedy: Sentence about what to do; may be empty.
+        at_jump: Whether it failed at the jump host.
     """
 
     def __init__(
@@ -52,12 +52,12 @@ class UnfitHost(FleetHostError):
 
 
 class CommandFailed(FleetHostError):
-    """A command ended with another exit code than 0.
+    """A command ended with an exit code other than 0.
 
     Attributes:
-        command: what was run, as one would type it.
-        exit_code: what it ended with; negative: by that signal.
-        output: the end of what it printed.
+        command: Command line as one would type it.
+        exit_code: Exit code of the command; negative: number of the signal.
+        output: End of the command's output.
     """
 
     def __init__(self, host: str, command: str, exit_code: int, output: str, step: str = "") -> None:

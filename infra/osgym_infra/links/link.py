@@ -31,11 +31,11 @@ GUARD = (
 
 @dataclass(frozen=True, slots=True)
 class CompletedCommand:
-    """A command that came to its end.
+    """Command that ended by itself.
 
     Attributes:
         exit_code: 0 to 255, or the negative number of the signal that ended it.
-        output: stdout and stderr as they came, the last `MOST_OUTPUT_BYTES`.
+        output: Stdout and stderr as they came, the last `MOST_OUTPUT_BYTES`.
     """
 
     exit_code: int
@@ -123,7 +123,7 @@ async def check(link: HostLink, argv: list[str], *, timeout_s: float = 60.0) -> 
     """Return the output of a command that must succeed.
 
     Raises:
-        CommandFailed: the command ended with another exit code than 0.
+        CommandFailed: The command ended with another exit code than 0.
     """
     done = await link.run(argv, timeout_s=timeout_s)
     if done.exit_code != 0:
@@ -146,10 +146,10 @@ async def write(
     owner: str = "root:root",
     timeout_s: float = 60.0,
 ) -> None:
-    """Write a file, atomically; nobody but root can read it before it has its mode.
+    """Write a file atomically; only root can read it before it has its mode.
 
     Raises:
-        CommandFailed: it could not be written: the disk is full, or read-only.
+        CommandFailed: It could not be written: the disk is full, or read-only.
     """
     argv = ["sh", "-c", WRITE, "write", path, mode, owner]
     done = await link.run(argv, timeout_s=timeout_s, stdin=data)

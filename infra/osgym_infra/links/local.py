@@ -31,11 +31,11 @@ _CHUNK = 1 << 18
 
 
 class LocalLink:
-    """Runs commands here, as root: through `sudo -n` where we are somebody else.
+    """Link to this machine; commands run as root, through `sudo -n` where needed.
 
     Args:
-        variables: what commands have in their environment besides `PASSED`.
-        root: whether they need to be root's.
+        variables: Environment of commands besides `PASSED`.
+        root: Whether commands run as root.
     """
 
     name = LOCAL
@@ -50,7 +50,7 @@ class LocalLink:
         """Check that we may become root.
 
         Raises:
-            LoginRefused: we may not.
+            LoginRefused: We may not.
         """
         if not self._prefix:
             return

@@ -74,9 +74,9 @@ class SshLink:
         """Open the connection.
 
         Raises:
-            HostUnreachable: there is no ssh server at that address.
-            HostKeyMismatch: the host shows another key than the known one, or none is known.
-            LoginRefused: none of our keys is let in, or the user may not become root.
+            HostUnreachable: There is no ssh server at that address.
+            HostKeyMismatch: The host shows another key than the known one, or none is known.
+            LoginRefused: None of our keys is let in, or the user may not become root.
         """
         await self.close()
         self._client = await _in_thread(self.open_client)

@@ -1,4 +1,4 @@
-"""Getting into a host behind ssh, also through another one; host keys are always checked. Blocking."""
+"""Login to hosts behind ssh, also through a jump host; host keys are always checked. Blocking."""
 
 from __future__ import annotations
 
@@ -26,17 +26,17 @@ def logged_in(
     key: str = "osgym:hosts",
     connect_s: float = CONNECT_S,
 ) -> paramiko.SSHClient:
-    """Return a connection.
+    """Connect and log in.
 
     Args:
-        way: a channel to the host, where it is not reached directly.
+        way: A channel to the host, where it is not reached directly.
         key: Configuration key that names the host, for messages.
         connect_s: Deadline of each part of the login.
 
     Raises:
-        HostUnreachable: there is no ssh server at that address.
-        HostKeyMismatch: the host shows another key than the known one, or none is known.
-        LoginRefused: none of our keys is let in.
+        HostUnreachable: There is no ssh server at that address.
+        HostKeyMismatch: The host shows another key than the known one, or none is known.
+        LoginRefused: None of our keys is let in.
     """
     client = paramiko.SSHClient()
     _know(client, at, known_hosts)
@@ -99,10 +99,10 @@ class SharedJump:
             self._users += 1
 
     def to(self, at: SshAccess, connect_s: float = CONNECT_S) -> paramiko.Channel:
-        """Return a way to a host behind it.
+        """Open a channel to a host behind the jump host.
 
         Raises:
-            HostUnreachable: from there it cannot be reached either, or nobody is let through.
+            HostUnreachable: From there it cannot be reached either, or nobody is let through.
         """
         client = self._client
         transport = client.get_transport() if client is not None else None
@@ -143,10 +143,10 @@ class _Jumps:
     def through(
         self, jump: SshAccess, known_hosts: Path, host: str, connect_s: float = CONNECT_S
     ) -> SharedJump:
-        """Return the connection to a jump host, entered.
+        """Return the shared connection to a jump host, with one more user.
 
         Raises:
-            HostError: it cannot be made; it names the host and the jump host.
+            HostError: It cannot be made; it names the host and the jump host.
         """
         with self._lock:
             found = self._known.setdefault(jump, SharedJump(jump))

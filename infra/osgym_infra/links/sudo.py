@@ -1,4 +1,4 @@
-"""Root on this machine for an ordinary user: why `sudo -v` is not enough, and the grant that is. Pure.
+"""Grant of root on this machine for an ordinary user. Pure.
 
 Pulumi starts our provider in a session without a terminal. sudo keeps what `sudo -v` asked for per terminal
 (sudoers(5), `timestamp_type`), so the provider's `sudo -n` is refused however often it was asked for before.
@@ -27,8 +27,8 @@ def grant(user: str, uid: int | None = None, until: datetime | None = None) -> s
     A name that sudoers would read as something else (an alias, a group) is written as its number.
 
     Args:
-        uid: the user's number, where it is known.
-        until: when it ends by itself; None: never.
+        uid: The user's number, where it is known.
+        until: Time at which the grant ends by itself; None: never.
     """
     who = user if uid is None or _PLAIN.fullmatch(user) else f"#{uid}"
     end = f"NOTAFTER={until.astimezone(UTC):%Y%m%d%H%M%SZ} " if until else ""
@@ -49,10 +49,10 @@ WRITE = (
 
 
 def refusal(user: str, uid: int, said: str) -> str:
-    """Return why root is needed and how to get it, for the user who is not let in.
+    """Return why root is needed and how to get it, for a user whom sudo refuses.
 
     Args:
-        said: what sudo answered.
+        said: Answer of sudo.
     """
     return (
         f"root is needed here, and sudo does not let {user} in without a password "

@@ -1,1 +1,1 @@
-"""What a stack would create and cost, without an account."""
+"""Preview of a stack without an account."""

@@ -1,4 +1,4 @@
-"""Shows what a stack would create and what it would cost, without an account.
+"""Shows what a stack would create, and its price, without an account.
 
     python -m osgym_infra.preview.run [--refusals MODULE] [Pulumi.<stack>.yaml …]
 

@@ -1,1 +1,1 @@
-"""Where hosts come from: one package for each provider, and the registry of them."""
+"""Providers of hosts, one package each."""

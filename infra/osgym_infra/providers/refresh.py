@@ -1,4 +1,4 @@
-"""Asking providers for today's prices. A failure leaves what was there before."""
+"""Refresh of prices from providers' APIs. A failure keeps the former prices."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ PRICED = tuple(provider for provider in usable() if provider.facts.has_prices)
 
 
 def fetcher(provider: str, base: Catalogue) -> Fetch:
-    """The adapter of a provider; its SDK is imported only now.
+    """Return the function that asks a provider's price API; its SDK is imported only now.
 
     Raises:
-        BadInput: there is no price API for that provider.
-        RefreshFailed: its SDK is not installed.
+        BadInput: There is no price API for that provider.
+        RefreshFailed: Its SDK is not installed.
     """
     if provider not in PRICED:
         raise BadInput("provider", f"there is no price API for {provider!r}", " | ".join(PRICED))
@@ -39,13 +39,13 @@ def fetcher(provider: str, base: Catalogue) -> Fetch:
 
 
 def refresh(provider: str, region: str, fetch: Fetch, folder: Path, now: datetime) -> tuple[Path, Catalogue]:
-    """Fetches, checks by reading back, and replaces the file of that provider's region in one step.
+    """Fetch prices, check them by reading them back, and replace the region's file atomically.
 
     Returns:
         The file, and what it says.
 
     Raises:
-        RefreshFailed: nothing could be had, or it could not be kept; the old file is as it was.
+        RefreshFailed: Nothing could be had, or it could not be kept; the old file is as it was.
     """
     rows = tuple(fetch(region, now))
     if not any(row.prices for row in rows):

@@ -1,4 +1,4 @@
-"""The inputs of archives: what is accepted, what a change of each means. Pure but for a look at a file."""
+"""Inputs of archives: checks, and the consequence of a change. Pure but for a look at a file."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def problems(kind: str, values: Mapping[str, Any]) -> dict[str, str]:
 
 
 def changed(old: Mapping[str, Any], new: Mapping[str, Any]) -> list[str]:
-    """Why the archive has to be made anew: the definition, or that it is not there any more.
+    """Return why the archive has to be made anew: another definition, or a missing file.
 
     Another folder alone is no reason: it is for the next one.
     """

@@ -1,4 +1,4 @@
-"""Archives as resources of our provider. Thin: what they are is in `inputs`, how they are made in `make`."""
+"""Archives as resources of our provider."""
 
 from __future__ import annotations
 

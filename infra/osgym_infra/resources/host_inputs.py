@@ -1,4 +1,4 @@
-"""The inputs of our resources: what is accepted, what a change of each means. Pure."""
+"""Inputs of hosts: checks, and the consequence of a change. Pure."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The resource provider: hosts that exist already, and the secrets that a fleet of them shares.
+"""Resource provider: existing hosts, the secrets that a fleet of them shares, and archives.
 
 `osgym:index:SshHost`: a machine; `osgym:index:FleetSecrets`: a token and a certificate authority, made once;
 `osgym:index:ImageArchive`, `osgym:index:AgentArchive`: what hosts fetch (`osgym_infra.archives`).
@@ -41,12 +41,12 @@ Say = Callable[[str, str], Awaitable[None]]
 
 
 class PartialFailure(Exception):
-    """A host was changed, but is not what it shall be. The engine keeps it in the state, with the reason.
+    """A host was changed but does not match its inputs. The engine keeps it in the state, with the reason.
 
     Attributes:
-        resource_id: of the host.
-        properties, inputs: as they go into the state.
-        cause: what failed.
+        resource_id: Id of the host's resource.
+        properties, inputs: Outputs and inputs for the state.
+        cause: Error that was raised.
     """
 
     def __init__(self, resource_id: str, properties: Values, given: Values, cause: FleetHostError) -> None:
@@ -55,11 +55,11 @@ class PartialFailure(Exception):
 
 
 class OsgymProvider(api.Provider):
-    """Serves any number of calls at once; `cancel` stops those that are under way.
+    """Provider that serves any number of calls at once; `cancel` stops those under way.
 
     Args:
-        files: the bootstrap.
-        say: tells the engine what is being done.
+        files: The bootstrap.
+        say: Tells the engine what is being done.
     """
 
     def __init__(self, files: Mapping[str, bytes], say: Say) -> None:
@@ -220,10 +220,10 @@ class OsgymProvider(api.Provider):
                 await self._say(urn, line)
 
     async def _cancellable(self, host: str, work: Coroutine[Any, Any, T]) -> T:
-        """Run work on a host so that `cancel` reaches it, and none begins after that.
+        """Run work on a host so that `cancel` stops it; after `cancel` none begins.
 
         Raises:
-            Interrupted: it was cancelled.
+            Interrupted: It was cancelled.
         """
         if self._cancelled:
             work.close()

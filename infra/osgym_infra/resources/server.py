@@ -1,4 +1,4 @@
-"""The provider's process: gRPC to the engine, and errors in a form that people can read."""
+"""Process of the provider: gRPC to the engine, and errors in a form that people can read."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ Call = Callable[[Any, Any], Awaitable[Any]]
 
 
 class Servicer(ProviderServicer):
-    """The SDK's, but for errors: it answers with a traceback behind every message, we with the message.
+    """Servicer of the SDK whose errors are messages without a traceback.
 
     A host that was left half configured is answered as `ErrorResourceInitFailed`: so it stands in the state,
     the next `up` goes on with it, and `destroy` takes it down.

@@ -1,4 +1,4 @@
-"""Between the engine's property values and ours. Pure.
+"""Conversion between the engine's property values and Python's. Pure.
 
 A value that is not known yet (in a preview) is `UNKNOWN`; what is secret stays so under its own name.
 """

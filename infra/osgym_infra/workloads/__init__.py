@@ -1,1 +1,1 @@
-"""What a replica needs: measured series, what is fitted to them, and the profiles that come along."""
+"""Workloads of replicas: raw series, fits to them, and built-in profiles."""

@@ -1,4 +1,4 @@
-"""From raw series to a workload profile: R_ws, s, D, C, b, Z and the knee, with 95 % intervals. Pure."""
+"""Fit of memory, CPU and think time of a workload (R_ws, s, D, C, b, Z, knee) from raw series. Pure."""
 
 from __future__ import annotations
 
@@ -17,15 +17,15 @@ from osgym_infra.workloads.stats import Estimate
 def fit_profile(
     seen: Observations, workload: str, think_s: float | None = None, today: date | None = None
 ) -> Profile:
-    """Fit what the series allow.
+    """Fit all parameters for which the series suffice.
 
     Args:
-        workload: an id for the profile.
+        workload: An id for the profile.
         think_s: Z of the policy that is planned for, when the benchmark's own pace was another.
-        today: the profile's date where no file has one.
+        today: The profile's date where no file has one.
 
     Raises:
-        BadInput: no series has figures of memory, or there is no date.
+        BadInput: No series has figures of memory, or there is no date.
     """
     found: dict[Parameter, Measured] = {}
     notes: list[str] = []

@@ -1,4 +1,4 @@
-"""Reading the raw series of benchmarks into observations, whatever benchmark and runtime they are of.
+"""Reading of benchmarks' raw series into observations.
 
 A file of results is recognised by its shape, not its name: any list of rows that say how many replicas
 there were (`replicas`) and what they took (`host_mib`, `pss_mib`, `cpu_s` over `seconds`, `steps`) counts,
@@ -56,10 +56,10 @@ class Observations:
     trajectory_s: list[float] = field(default_factory=list)
 
     def add(self, other: Observations) -> None:
-        """Take over what another file saw.
+        """Add the observations of another file.
 
         Raises:
-            BadInput: the files are of different runtimes.
+            BadInput: The files are of different runtimes.
         """
         if self.runtime and other.runtime and self.runtime != other.runtime:
             raise BadInput(
@@ -81,7 +81,7 @@ def read(path: Path) -> Observations:
     """Read one file of results.
 
     Raises:
-        BadInput: it is no JSON object, or holds nothing that could be fitted.
+        BadInput: It is no JSON object, or holds nothing that could be fitted.
     """
     try:
         data = json.loads(path.read_text("utf-8"))
@@ -96,10 +96,10 @@ def read(path: Path) -> Observations:
 
 
 def observe(data: Mapping[str, Any], name: str) -> Observations:
-    """Take everything out of one file that is recognised.
+    """Return all observations of one file that are recognised.
 
     Raises:
-        BadInput: that is nothing.
+        BadInput: That is nothing.
     """
     seen = Observations(sources=[name])
     machine = data.get("machine", {})

@@ -1,4 +1,4 @@
-"""Measured workload profiles: what one replica needs, with intervals, and where the figures come from."""
+"""Measured workload profiles: needs of a replica with intervals, and the sources of the figures."""
 
 from __future__ import annotations
 
@@ -86,7 +86,7 @@ class Measured:
 
 @dataclass(frozen=True, slots=True)
 class Profile:
-    """A workload as it was measured. `sources` are the files of raw series it was fitted from.
+    """Measured workload; `sources` are the files of raw series it was fitted from.
 
     `accelerator` is what ran the virtual machines, `kvm` or `tcg` (emulation); empty for namespaces.
     """
@@ -112,7 +112,7 @@ class Profile:
         return default if found is None else found.at(bound, parameter in LESS_IS_WORSE)
 
     def replica(self, bound: Bound = Bound.PESSIMISTIC) -> ReplicaNeeds:
-        """What the model needs, at one end of all intervals at once.
+        """Return the model's needs of a replica, at one end of all intervals at once.
 
         Where `private_mib` (what each further replica takes, R_ws·(1 − s) + o) was measured itself, s
         follows from it at the same end, since it is what the plan rests on; the ends of s alone would count
@@ -178,10 +178,10 @@ def _rounded(value: Any) -> Any:
 
 
 def from_json(text: str, name: str) -> Profile:
-    """Read what `Profile.to_json` wrote.
+    """Parse the JSON of `Profile.to_json`.
 
     Raises:
-        BadInput: the text is not such a file, or lacks what a plan needs.
+        BadInput: The text is not such a file, or lacks what a plan needs.
     """
     try:
         data = json.loads(text)
@@ -218,10 +218,10 @@ def names() -> tuple[str, ...]:
 
 
 def load(name: str) -> Profile:
-    """A profile that comes along, by name, or a file.
+    """Load a built-in profile by name, or a file.
 
     Raises:
-        BadInput: there is no such profile, or the file is not one.
+        BadInput: There is no such profile, or the file is not one.
     """
     if name in names():
         path = resources.files("osgym_infra.workloads") / "data" / f"{name}.json"
@@ -235,10 +235,10 @@ def load(name: str) -> Profile:
 
 
 def chosen(name: str, runtime: str, emulated: bool = False) -> Profile:
-    """Load the named profile; without a name that of the runtime.
+    """Load the named profile; without a name, that of the runtime.
 
     Raises:
-        BadInput: there is no such profile, the file is not one, or none of the runtime comes along.
+        BadInput: There is no such profile, the file is not one, or none of the runtime comes along.
     """
     if name:
         return load(name)

@@ -46,12 +46,12 @@ def quantile(values: Sequence[float], q: float) -> float:
 def bootstrap(
     sample: Sequence[T], statistic: Callable[[Sequence[T]], float], resamples: int = RESAMPLES
 ) -> Estimate:
-    """The statistic of a sample and its percentile-bootstrap interval (Efron, Tibshirani 1993, ch. 13).
+    """Return a sample's statistic and its percentile-bootstrap interval (Efron, Tibshirani 1993, ch. 13).
 
     Resamples on which the statistic cannot be computed (`ValueError`) are left out.
 
     Raises:
-        ValueError: the statistic cannot be computed on the sample itself.
+        ValueError: The statistic cannot be computed on the sample itself.
     """
     value = statistic(sample)
     if len(sample) < 2:
@@ -75,10 +75,10 @@ def mean(sample: Sequence[float]) -> Estimate:
 
 
 def line(points: Sequence[tuple[float, float]]) -> Line:
-    """Least squares.
+    """Fit a line by least squares.
 
     Raises:
-        ValueError: fewer than two different x.
+        ValueError: Fewer than two different x.
     """
     mean_x = statistics.fmean(x for x, _ in points)
     mean_y = statistics.fmean(y for _, y in points)
@@ -95,7 +95,7 @@ def slope(points: Sequence[tuple[float, float]]) -> Estimate:
 
 
 def ratio(pairs: Sequence[tuple[float, float]]) -> Estimate:
-    """Σy / Σx over pairs (x, y), with its interval by resampling the pairs.
+    """Return Σy / Σx over pairs (x, y), with its interval by resampling the pairs.
 
     Raises:
         ValueError: Σx is not above 0.
@@ -114,7 +114,7 @@ def hinge(points: Sequence[tuple[float, float]]) -> float:
     """The x at which y = max(y₀, y₀ + m·(x − x₀)) bends, by least squares over all candidate x₀.
 
     Raises:
-        ValueError: fewer than three different x, or y does not rise.
+        ValueError: Fewer than three different x, or y does not rise.
     """
     xs = sorted({x for x, _ in points})
     if len(xs) < 3:

@@ -1,4 +1,4 @@
-"""Asking many host agents at once over HTTPS: bounded in number, time and size; each failure has a remedy."""
+"""Client of many host agents at once over HTTPS: bounded in number, time and size; failures have remedies."""
 
 from __future__ import annotations
 
@@ -34,14 +34,14 @@ class AgentFailed(Exception):
 
 
 class Agents:
-    """The agents of a fleet, as one client of all.
+    """Client of all agents of a fleet.
 
     Args:
-        parallel: so many are asked at the same time.
-        deadline_s: of one host, from its first packet to its whole answer.
+        parallel: Number of hosts that are asked at the same time.
+        deadline_s: Deadline of one host, from its first packet to its whole answer.
 
     Raises:
-        BadInput: fleet.json's authority is no certificate, or the token cannot be read.
+        BadInput: Fleet.json's authority is no certificate, or the token cannot be read.
     """
 
     def __init__(self, fleet: ManagedFleet, *, parallel: int, deadline_s: float) -> None:
@@ -68,7 +68,7 @@ class Agents:
         """`GET /v1/host`.
 
         Raises:
-            AgentFailed: see there.
+            AgentFailed: See there.
         """
         return _state(await self._ask(host, "GET", "/v1/host"))
 
@@ -76,7 +76,7 @@ class Agents:
         """`POST /v1/drain`.
 
         Raises:
-            AgentFailed: see there.
+            AgentFailed: See there.
         """
         return _state(await self._ask(host, "POST", "/v1/drain", {"deadline_s": deadline_s}))
 
@@ -84,7 +84,7 @@ class Agents:
         """`DELETE /v1/drain`.
 
         Raises:
-            AgentFailed: see there.
+            AgentFailed: See there.
         """
         return _state(await self._ask(host, "DELETE", "/v1/drain"))
 

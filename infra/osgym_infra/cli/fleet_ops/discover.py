@@ -1,4 +1,4 @@
-"""Hosts that come and go: fleet.json names where they are looked up, and the SDK looks."""
+"""Discovery of hosts that come and go, by the SDK and fleet.json's source of hosts."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ NO_TOKEN = "none"  # noqa: S105 - not one: hosts are listed without, and asked f
 
 
 def with_found(fleet: ManagedFleet) -> ManagedFleet:
-    """The fleet with the hosts that are there now, beside those that the file names.
+    """Return the fleet with the discovered hosts beside those that the file names.
 
     Raises:
-        OsgymInfraError: the SDK is not installed, or the look fails.
+        OsgymInfraError: The SDK is not installed, or the look fails.
     """
     if not fleet.discover:
         return fleet

@@ -1,4 +1,4 @@
-"""`osgym fleet doctor`: what each host can run, found out there by `osgym doctor`."""
+"""`osgym fleet doctor`: the findings of `osgym doctor` on each host."""
 
 from __future__ import annotations
 

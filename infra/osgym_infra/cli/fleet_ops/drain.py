@@ -34,11 +34,11 @@ MOST_MISSED = 5
 
 @dataclass(frozen=True, slots=True)
 class DrainOrder:
-    """What is asked of each host.
+    """Order to drain, or to stop draining, for each host.
 
     Attributes:
-        deadline_s: after so many seconds no episode is open; None: when their clients end them.
-        wait_s: how long to wait for the last episode; 0: not at all.
+        deadline_s: After so many seconds no episode is open; None: when their clients end them.
+        wait_s: Time to wait for the last episode; 0: none.
     """
 
     stop: bool

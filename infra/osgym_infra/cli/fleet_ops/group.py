@@ -34,7 +34,7 @@ MOST_KEPT_BYTES = 1024 * 1024
 
 @dataclass(frozen=True, slots=True)
 class RemoteJob:
-    """A command for many hosts.
+    """Command for many hosts.
 
     Attributes:
         argv: Run as it is, no shell in between; it ends when the connection does.
@@ -53,7 +53,7 @@ class RemoteJob:
         """Return a link to a host, which is not open yet.
 
         Raises:
-            FleetHostError: fleet.json does not say how it is entered.
+            FleetHostError: Fleet.json does not say how it is entered.
         """
         match host.access:
             case SshAccess() as access if access.is_local:
@@ -71,11 +71,11 @@ class RemoteJob:
 
 @dataclass(frozen=True, slots=True)
 class Finished:
-    """A command's end on one host.
+    """End of a command on one host.
 
     Attributes:
         exit_code: None: it did not come to its end, as `failure` says.
-        text: the end of its output, as it came.
+        text: The end of its output, as it came.
     """
 
     host: ManagedHost
@@ -112,10 +112,10 @@ class Watcher(Protocol):
 def run_on_all(
     hosts: Sequence[ManagedHost], job: RemoteJob, parallel: int, watcher: Watcher
 ) -> list[Finished]:
-    """Run a command on all hosts, so many at a time; returns what became of each, in their order.
+    """Run a command on all hosts, a bounded number at once; return their ends in the hosts' order.
 
     Raises:
-        KeyboardInterrupt: what ran was stopped, on the hosts too.
+        KeyboardInterrupt: What ran was stopped, on the hosts too.
     """
 
     async def run() -> list[Finished]:

@@ -1,4 +1,4 @@
-"""What became of each host, and the exit code that follows. Pure."""
+"""Outcome of each host, and the exit code that follows. Pure."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ ALL_WELL, SOME_FAILED, INTERRUPTED = 0, 1, 130
 
 @dataclass(frozen=True, slots=True)
 class HostFailure:
-    """Why one host failed.
+    """Failure of one host.
 
     Attributes:
-        step: what was being done: `connect`, `login`, `authorize`, `run`, …
-        problem: what went wrong, one sentence.
-        remedy: what to do about it.
+        step: Step that failed: `connect`, `login`, `authorize`, `run`, …
+        problem: One sentence about what went wrong.
+        remedy: One sentence about what to do.
     """
 
     step: str
@@ -33,10 +33,10 @@ class HostFailure:
 
 @dataclass(frozen=True, slots=True)
 class HostOutcome:
-    """What became of one host.
+    """Outcome of one host.
 
     Attributes:
-        found: what it answered, for programs.
+        found: Fields of the host's answer, for programs.
     """
 
     host: str

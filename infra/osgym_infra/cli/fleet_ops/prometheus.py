@@ -1,4 +1,4 @@
-"""`osgym fleet prometheus`: what Prometheus and Grafana need, written from fleet.json."""
+"""`osgym fleet prometheus`: configuration for Prometheus and Grafana, written from fleet.json."""
 
 from __future__ import annotations
 

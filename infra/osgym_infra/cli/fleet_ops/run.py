@@ -130,10 +130,10 @@ def logs(
 
 
 def journal_argv(unit: str, lines: int, since: str | None, follow: bool) -> tuple[str, ...]:
-    """`journalctl` with these; pure.
+    """Return the command line of `journalctl`. Pure.
 
     Raises:
-        BadInput: a value could mean something else there.
+        BadInput: A value could mean something else there.
     """
     if not UNIT.fullmatch(unit) or unit.startswith("-"):
         raise BadInput("--unit", f"{unit!r} is no unit", "a name like osgym or osgym-notices")

@@ -1,4 +1,4 @@
-"""`osgym fleet status`: how each host is, by its agent's API; needs no ssh."""
+"""`osgym fleet status`: the state of each host, by its agent's API, without ssh."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A row for each host: updated in place on a terminal, a plain line each as it is done elsewhere."""
+"""Table with a row for each host: updated in place on a terminal, elsewhere a plain line when it is done."""
 
 from __future__ import annotations
 
@@ -24,10 +24,10 @@ class HostTable:
     """The table of one command. Threads of several hosts may call it at the same time.
 
     Args:
-        columns: titles, with the least width of a plain line's cell; a negative one aligns to the right, and
+        columns: Titles, with the least width of a plain line's cell; a negative one aligns to the right, and
             one of width 0 may take several lines.
-        hosts: ids, in their order.
-        silent: show nothing (`--json`).
+        hosts: Ids, in their order.
+        silent: Show nothing (`--json`).
     """
 
     def __init__(

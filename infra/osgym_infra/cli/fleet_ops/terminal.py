@@ -20,7 +20,7 @@ CHUNK = 1 << 15
 
 
 def shell(client: paramiko.SSHClient, name: str) -> int:
-    """Run one until its end; return its exit code.
+    """Run a shell until its end; return its exit code.
 
     Args:
         name: The host as users know it.

@@ -1,4 +1,4 @@
-"""What hosts say, made fit to be shown: nothing of it steers a terminal, and it is bounded. Pure."""
+"""Bounded lines of hosts' output that cannot steer a terminal. Pure."""
 
 from __future__ import annotations
 
@@ -28,10 +28,10 @@ def escaped(text: str, most: int = MOST_CELL_CHARS) -> str:
 
 
 class Lines:
-    """Splits a stream of bytes into lines for a listener; bounded, whatever a host sends.
+    """Splitter of a stream of bytes into lines for a listener; bounded, whatever a host sends.
 
     Args:
-        most: so many lines are passed on; the rest is counted in `left_out`. None: all of them.
+        most: So many lines are passed on; the rest is counted in `left_out`. None: all of them.
     """
 
     def __init__(self, listener: LineListener, most: int | None = MOST_SHOWN_LINES) -> None:

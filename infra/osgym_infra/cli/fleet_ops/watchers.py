@@ -1,4 +1,4 @@
-"""What is shown while a command runs on many hosts: its lines with the host before them, or a table."""
+"""Displays of a command that runs on many hosts: its lines with the host before them, or a table."""
 
 from __future__ import annotations
 

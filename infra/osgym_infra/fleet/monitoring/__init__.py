@@ -1,1 +1,1 @@
-"""What Prometheus and Grafana need to watch a fleet, made from fleet.json. Pure."""
+"""Configuration of Prometheus and Grafana for a fleet, made from fleet.json. Pure."""

@@ -1,4 +1,4 @@
-"""A Grafana dashboard over the same metrics (Grafana's "Dashboard JSON model", schema version 39). Pure."""
+"""Grafana dashboard over the same metrics (Grafana's "Dashboard JSON model", schema version 39). Pure."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ OF = '{fleet=~"$fleet", host=~"$host"}'
 
 @dataclass(frozen=True, slots=True)
 class Panel:
-    """One picture.
+    """Panel of the dashboard.
 
     Attributes:
-        exprs: legend by query; a legend may name labels as `{{host}}`.
+        exprs: Legend by query; a legend may name labels as `{{host}}`.
         unit: Grafana's name of it.
     """
 

@@ -1,4 +1,4 @@
-"""Alert rules over what host agents export (`osgym_host.api.metrics`, `osgym_host.episodes`). Pure."""
+"""Alert rules over metrics of host agents (`osgym_host.api.metrics`, `osgym_host.episodes`). Pure."""
 
 from __future__ import annotations
 

@@ -21,10 +21,10 @@ MOST_LABEL_CHARS = 200
 
 @dataclass(frozen=True, slots=True)
 class ScrapeOptions:
-    """How hosts are watched.
+    """Options of scraping.
 
     Attributes:
-        every_s: between two looks at a host.
+        every_s: Time between two scrapes of a host.
         alertmanagers: `HOST:PORT` of those that are told of alerts.
     """
 

@@ -20,7 +20,7 @@ LEAST_MIB_PER_S, MOST_MIB_PER_S, IOPS_PER_MIB_PER_S = 125, 2000, 4
 
 
 def disks(group: HostGroup, config: FleetConfig) -> list[aws.ec2.LaunchTemplateBlockDeviceMappingArgs]:
-    """The root disk, and one for what replicas write unless the type has disks of its own.
+    """Return the root disk, and a disk for replicas' data unless the type has its own.
 
     Raises:
         BadInput: AWS does not go so far, or the type has no such disk.

@@ -1,4 +1,4 @@
-"""Auto Scaling groups: hosts that come back by themselves, leave in order, and follow the load."""
+"""Auto Scaling groups, which replace lost hosts, drain hosts before they end, and follow the load."""
 
 from __future__ import annotations
 
@@ -42,11 +42,11 @@ def make_group(
     subnets: Sequence[pulumi.Input[str]],
     needs: Sequence[pulumi.Resource],
 ) -> autoscaling.Group:
-    """The group, with its way to drain, its way to follow the load and its end.
+    """Make the group with its drain hook, its scaling and its end.
 
     Args:
-        templates: by type.
-        needs: what has to exist before a host starts.
+        templates: Launch templates by type.
+        needs: Resources that have to exist before a host starts.
     """
     name = scope.group_name(group)
     made = autoscaling.Group(

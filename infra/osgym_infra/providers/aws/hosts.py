@@ -114,7 +114,7 @@ class ReplicaHosts(ProviderHosts):
 
 
 def make_alarm(scope: Scope) -> None:
-    """A month's budget for what carries the fleet's tag, and mail when parts of it are used up.
+    """Make a month's budget for resources with the fleet's tag, with mail when parts of it are used up.
 
     Costs are told apart by tags only where the account has activated them for that (Billing, "Cost
     allocation tags"); until then the budget stays at 0.

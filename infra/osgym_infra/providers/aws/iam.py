@@ -1,4 +1,4 @@
-"""What hosts at AWS may do: read their secret and this fleet's objects, say how they are, leave in order."""
+"""Rights of hosts at AWS: their secret, this fleet's objects, metrics, their own lifecycle."""
 
 from __future__ import annotations
 
@@ -41,13 +41,13 @@ parameter of the account's Parameter Store."""
 
 @dataclass(frozen=True, slots=True)
 class Secret:
-    """The fleet's secret.
+    """Secret of the fleet.
 
     Attributes:
-        arn: its ARN, or what the configuration names.
-        authority: the certificate of the hosts' authority; empty with a secret of the configuration's.
-        version: of what is in it: another one makes another template, so that hosts are replaced.
-        needs: what has to exist before a host reads it.
+        arn: ARN of the secret, or the configured one.
+        authority: The certificate of the hosts' authority; empty with a secret of the configuration's.
+        version: Of what is in it: another one makes another template, so that hosts are replaced.
+        needs: Resources that have to exist before a host reads it.
     """
 
     arn: pulumi.Output[str]

@@ -1,4 +1,4 @@
-"""Where hosts stand at AWS: zones that have their types, subnets there, ways out, and who may come in."""
+"""Network of hosts at AWS: zones, subnets, NAT, firewall."""
 
 from __future__ import annotations
 
@@ -28,12 +28,12 @@ def subnet_range(number: int) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Network:
-    """Where hosts stand.
+    """Network of the hosts.
 
     Attributes:
-        vpc: its id.
-        subnets: by zone; those of the configuration under their own names.
-        needs: what hosts have to wait for to reach the internet.
+        vpc: Id of the VPC.
+        subnets: Subnets by zone; configured ones under their own names.
+        needs: Resources that hosts need to reach the internet.
     """
 
     vpc: pulumi.Input[str]
@@ -46,10 +46,10 @@ class Network:
 
 
 def zones_of(scope: Scope) -> dict[str, tuple[str, ...]]:
-    """The zones of each group: those that offer its type, as AWS says now.
+    """Return the zones of each group: those that offer its type, as AWS says now.
 
     Raises:
-        BadInput: a configured zone, or the whole region, does not have a type.
+        BadInput: A configured zone, or the whole region, does not have a type.
     """
     groups = scope.args.blueprint.groups
     types = sorted({kind.type for group in groups for kind in group.kinds})
@@ -192,10 +192,10 @@ def named_subnets(scope: Scope) -> list[str]:
 
 
 def check_subnets(scope: Scope, groups: Iterable[HostGroup], zones: dict[str, tuple[str, ...]]) -> None:
-    """Check the configuration's own subnets: of the network, and where the types are.
+    """Check that the configured subnets belong to the network and have the types.
 
     Raises:
-        BadInput: a subnet stands in another network, or in a zone without a type.
+        BadInput: A subnet stands in another network, or in a zone without a type.
     """
     if not scope.config.network_id:
         return

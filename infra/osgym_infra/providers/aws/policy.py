@@ -1,4 +1,4 @@
-"""What no resource at AWS may be. Pure."""
+"""Policy for resources at AWS. Pure."""
 
 from __future__ import annotations
 

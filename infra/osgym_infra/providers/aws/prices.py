@@ -44,16 +44,16 @@ def fetch(
     ec2: Boto3Client | None = None,
     pricing: Boto3Client | None = None,
 ) -> list[HostRow]:
-    """All types of a region that can run KVM, with on-demand and spot prices.
+    """Return all types of a region that can run KVM, with on-demand and spot prices.
 
     Args:
-        region: e.g. `us-east-1`.
-        now: the date that prices are as of; spot prices are those of the week before.
-        known: not used; EC2 itself says what types there are.
-        ec2, pricing: boto3 clients; made from the environment's credentials by default.
+        region: E.g. `us-east-1`.
+        now: The date that prices are as of; spot prices are those of the week before.
+        known: Not used; EC2 itself lists the types.
+        ec2, pricing: Boto3 clients; made from the environment's credentials by default.
 
     Raises:
-        RefreshFailed: there are no credentials, no permission, no network, or an answer of another shape.
+        RefreshFailed: There are no credentials, no permission, no network, or an answer of another shape.
     """
     try:
         ec2 = ec2 or boto3.client("ec2", region_name=region, config=TIMEOUTS)

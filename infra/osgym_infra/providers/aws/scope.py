@@ -1,4 +1,4 @@
-"""What the parts of a fleet at AWS share: names, tags, options, and the words that AWS itself uses."""
+"""Names, tags and options that the parts of a fleet at AWS share."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Launch templates at AWS: what a host of a type is asked for, whole, so that a group adds subnets only."""
+"""Launch templates at AWS, complete but for the subnets, which groups add."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def check_nesting(scope: Scope) -> None:
     """Ask EC2 whether the types take nested virtualisation; which do changes, so no list of ours says it.
 
     Raises:
-        BadInput: a type has neither it nor a machine of its own.
+        BadInput: A type has neither it nor a machine of its own.
     """
     types = sorted(
         {kind.type for group in scope.args.blueprint.groups for kind in group.kinds if kind.nested}
@@ -86,7 +86,7 @@ def make_template(
     image: pulumi.Input[str],
     user_data: pulumi.Input[str],
 ) -> aws.ec2.LaunchTemplate:
-    """The template of one type.
+    """Make the template of one type.
 
     It holds no market: a group with a mixed instances policy refuses a template that does.
     """

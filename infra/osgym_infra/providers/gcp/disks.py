@@ -30,10 +30,10 @@ class DataDisk:
 
 
 def data_disk(group: HostGroup, config: FleetConfig) -> DataDisk:
-    """The data disk of a group's hosts.
+    """Return the data disk of a group's hosts.
 
     Raises:
-        BadInput: the kind of disk that the type takes has no chosen speed, or the cloud does not go so far.
+        BadInput: The kind of disk that the type takes has no chosen speed, or the cloud does not go so far.
     """
     assert group.machine is not None
     kind, gib = group.machine.disks[0], group.volume_gib

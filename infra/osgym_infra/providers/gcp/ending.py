@@ -1,4 +1,4 @@
-"""What ends a forgotten fleet at Google Cloud, and who is told what it costs."""
+"""End of a forgotten fleet at Google Cloud, and its budget alarm."""
 
 from __future__ import annotations
 
@@ -29,10 +29,10 @@ PERMISSIONS = (
 
 
 def make_end(scope: Scope, groups: Sequence[tuple[gcp.compute.RegionInstanceGroupManager, bool]]) -> None:
-    """The dead man's switch: Cloud Scheduler takes all hosts away, so long after the last `pulumi up`.
+    """Let Cloud Scheduler end all hosts a configured time after the last `pulumi up`.
 
     Args:
-        groups: each with whether it follows the load: then that has to be turned off first.
+        groups: Each with whether it follows the load: then that has to be turned off first.
     """
     if scope.config.ttl_hours is None:
         return
@@ -106,10 +106,10 @@ def _job(
 
 
 def make_alarm(scope: Scope) -> None:
-    """A budget of the billing account for what carries the fleet's label, and mail when it is used up.
+    """Make a budget for resources with the fleet's label, with mail when it is used up.
 
     Raises:
-        BadInput: budgets belong to a billing account, which nothing else names.
+        BadInput: Budgets belong to a billing account, which nothing else names.
     """
     config = scope.config
     account = str(config.own["billing_account"])

@@ -1,4 +1,4 @@
-"""Regional managed instance groups: hosts that come back by themselves, spread over zones, with the load."""
+"""Regional managed instance groups, which replace lost hosts, spread over zones and follow the load."""
 
 from __future__ import annotations
 
@@ -102,7 +102,7 @@ def _flexibility(
 
 
 def _update(scope: Scope, group: HostGroup, zones: int) -> dict[str, Any]:
-    """How hosts of an older template are replaced.
+    """Return how hosts of an older template are replaced.
 
     Compute Engine takes 0 or at least the number of zones: where fewer hosts may be away, new ones come
     before old ones go.

@@ -1,4 +1,4 @@
-"""What hosts at Google Cloud may do: read their secret and this fleet's objects, and say how they are."""
+"""Rights of hosts at Google Cloud: their secret, this fleet's objects, metrics."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ class HostIdentity:
     """Identity and secret of the hosts.
 
     Attributes:
-        email: of their service account.
-        secret: the name of their secret's newest version.
-        authority: the certificate of the hosts' authority; empty with a secret of the configuration's.
-        needs: what has to exist before a host starts.
+        email: Address of the hosts' service account.
+        secret: Name of the secret's newest version.
+        authority: The certificate of the hosts' authority; empty with a secret of the configuration's.
+        needs: Resources that have to exist before a host starts.
     """
 
     email: pulumi.Output[str]

@@ -20,10 +20,10 @@ NAT_PORTS = 512
 
 @dataclass(frozen=True, slots=True)
 class HostNetwork:
-    """Where hosts stand.
+    """Network of the hosts.
 
     Attributes:
-        needs: what a host needs to reach the internet at its first start.
+        needs: Resources that a host needs to reach the internet at its first start.
     """
 
     network: pulumi.Input[str]

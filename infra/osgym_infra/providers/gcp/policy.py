@@ -1,4 +1,4 @@
-"""What no resource at Google Cloud may be. Pure."""
+"""Policy for resources at Google Cloud. Pure."""
 
 from __future__ import annotations
 

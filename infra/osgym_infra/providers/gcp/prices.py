@@ -40,14 +40,14 @@ MARKETS = {"OnDemand": Market.ON_DEMAND, "Preemptible": Market.SPOT}
 def fetch(
     region: str, now: datetime, known: Iterable[HostRow], client: httpx.Client | None = None
 ) -> list[HostRow]:
-    """The known types of Google Cloud with a region's prices of today.
+    """Return the known types of Google Cloud with today's prices of a region.
 
     Args:
-        known: rows whose sizes are used; those of other providers are passed over.
-        client: default: one that authenticates with `$GOOGLE_API_KEY` or `$GOOGLE_OAUTH_ACCESS_TOKEN`.
+        known: Rows whose sizes are used; those of other providers are passed over.
+        client: Default: one that authenticates with `$GOOGLE_API_KEY` or `$GOOGLE_OAUTH_ACCESS_TOKEN`.
 
     Raises:
-        RefreshFailed: no key, no network, or an answer of another shape.
+        RefreshFailed: No key, no network, or an answer of another shape.
     """
     source = PriceSource(f"Google Cloud Billing Catalog, {region}", now.date(), f"{BILLING}/v1/services")
     try:

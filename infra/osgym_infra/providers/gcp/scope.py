@@ -1,4 +1,4 @@
-"""What the parts of a fleet at Google Cloud share: names, labels, options, the project, the zones."""
+"""Names, labels, options, project and zones that the parts of a fleet at Google Cloud share."""
 
 from __future__ import annotations
 
@@ -34,10 +34,10 @@ class Scope(FleetScope):
 
 
 def zones_of(scope: Scope, group: HostGroup) -> tuple[str, ...]:
-    """The zones a group's hosts are spread over: those configured, or all that have its type.
+    """Return the zones of a group's hosts: those configured, or all that have its type.
 
     Raises:
-        BadInput: a configured zone does not have the type, or none has.
+        BadInput: A configured zone does not have the type, or none has.
     """
     asked = pulumi.InvokeOptions(parent=scope.child.parent)
     there = gcp.compute.get_zones(

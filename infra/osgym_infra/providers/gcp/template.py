@@ -1,4 +1,4 @@
-"""Instance templates at Google Cloud: what a host of a group is."""
+"""Instance templates at Google Cloud."""
 
 from __future__ import annotations
 

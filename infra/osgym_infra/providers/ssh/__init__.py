@@ -1,1 +1,1 @@
-"""Machines that exist already, by ssh or (this one) without."""
+"""Hosts that exist already, by ssh or on this machine."""

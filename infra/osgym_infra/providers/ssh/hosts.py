@@ -1,4 +1,4 @@
-"""Machines that exist already, as hosts: a secret for all of them, and one resource for each.
+"""Existing machines as hosts: a secret for all of them, and one resource for each.
 
 The resources are of our own provider (`infra/provider`), which `Pulumi.yaml` names by path.
 """
@@ -20,10 +20,10 @@ from osgym_infra.hosts.spec import TOKEN_FILE
 
 
 class FleetSecrets(pulumi.CustomResource):
-    """A token and a certificate authority, made once; another `rotation` makes new ones.
+    """Token and certificate authority of a fleet; another `rotation` makes new ones.
 
     Attributes:
-        token, ca_key: encrypted in the state.
+        token, ca_key: Encrypted in the state.
         ca_certificate: PEM.
     """
 
@@ -50,10 +50,10 @@ class FleetSecrets(pulumi.CustomResource):
 
 
 class HostResource(pulumi.CustomResource):
-    """One machine. Its inputs: `osgym_infra.resources.host_inputs`.
+    """Machine with the inputs of `osgym_infra.resources.host_inputs`.
 
     Attributes:
-        admits: how many replicas its agent admits, when it was last looked at; 0: it did not say.
+        admits: Number of replicas that its agent admitted at the last look; 0: unknown.
     """
 
     admits: pulumi.Output[float | None]
