@@ -21,9 +21,9 @@ from tests.support.runtime_kits import QemuKit, contract_spec
 from osgym_host.guest_client import GuestClient, GuestError
 from osgym_host.images.snapshots import Snapshot
 from osgym_host.runtimes.base import ExitInfo, ExitReason
+from osgym_host.runtimes.qemu.cloning.managed_vm import ManagedVm, VmOptions
 from osgym_host.runtimes.qemu.cloning.parked_pool import ParkedPoolOptions
 from osgym_host.runtimes.qemu.cloning.replica import QemuReplica
-from osgym_host.runtimes.qemu.cloning.vm_manager import ManagedVm, VmOptions
 from osgym_host.runtimes.qemu.health.rules import HealthOptions
 from osgym_host.runtimes.qemu.machine.argv import BASE_NODE, DISK_FILE_NODE, DISK_NODE, NET_DEVICE
 from osgym_host.runtimes.qemu.runtime import QemuOptions, QemuRuntime

@@ -22,8 +22,8 @@ from osgym_host.images.snapshots import Snapshot, SnapshotStore
 from osgym_host.runtimes.base import BranchPoint, PointFailed, PointNotFound, Replica, ReplicaSpec, Screen
 from osgym_host.runtimes.qemu.branching.paused_state import MemoryReader
 from osgym_host.runtimes.qemu.branching.ram_delta import RamDeltaError
+from osgym_host.runtimes.qemu.cloning.managed_vm import VmOptions
 from osgym_host.runtimes.qemu.cloning.parked_pool import ParkedPoolOptions
-from osgym_host.runtimes.qemu.cloning.vm_manager import VmOptions
 from osgym_host.runtimes.qemu.network.user import UserNetwork
 from osgym_host.runtimes.qemu.runner.process import ProcessLauncher
 from osgym_host.runtimes.qemu.runtime import QemuOptions, QemuRuntime

@@ -1,1 +1,1 @@
-"""The qemu runtime: virtual machines whose disk and RAM are copy-on-write clones of one snapshot."""
+"""Virtual machines whose disk and RAM are copy-on-write clones of one snapshot."""

@@ -1,4 +1,4 @@
-"""Virtual machines and containers: a kernel is booted to a known line, a daemon is asked."""
+"""Doctor's checks of virtual machines and containers: a kernel is booted, a daemon is asked."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _PACKAGE = {"x86_64": "qemu-system-x86", "aarch64": "qemu-system-arm"}
 
 
 async def check_kvm(context: DoctorContext) -> list[Finding]:
-    """KVM and TCG, each by booting a kernel."""
+    """Check KVM and TCG, each by booting a kernel."""
     machine = platform.machine()
     qemu = shutil.which(_QEMU.get(machine, "qemu-system-unknown"))
     kernel = context.kernel or find_kernel()
@@ -81,7 +81,7 @@ def _tcg_result(tcg: KernelBoot) -> Finding:
 
 
 async def check_docker(context: DoctorContext) -> list[Finding]:
-    """Return whether a Docker daemon answers."""
+    """Check that a Docker daemon answers."""
     remedy = "Not needed by the local runtime. Install docker.io and start its service."
     docker = shutil.which("docker")
     if docker is None:

@@ -1,4 +1,4 @@
-"""The qemu runtime as the registry knows it."""
+"""Kind of the qemu runtime: its settings, its snapshots, its checks."""
 
 from __future__ import annotations
 
@@ -71,7 +71,6 @@ class QemuKind(RuntimeKind):
     settings_model = QemuSettings
 
     def find_image(self, settings: Settings) -> ImageRef:
-        """Look up the snapshot, by its reference or its digest."""
         own = _own(settings)
         name = settings.image
         store = SnapshotStore(settings.data_dir)
@@ -134,22 +133,19 @@ class QemuKind(RuntimeKind):
         return QemuRuntime(settings.data_dir, settings.instance, make_launcher, network, options, snapshot)
 
     def checks(self) -> Checks:
-        """Return those of the machine."""
         return CHECKS
 
     def has_leftovers(self, run_folder: Path) -> bool:
-        """Say whether there are machines."""
         return (run_folder / "vms").is_dir()
 
     def replica_ram_mib(self, settings: Settings, image: ImageRef) -> int:
-        """Return at least what the machine's RAM and QEMU need."""
+        """Return a cap that holds at least the machine's RAM and QEMU itself."""
         if isinstance(image.image, Snapshot):
             needed = memory_cap_mib(image.image.manifest.ram_mib, _own(settings).tb_mib)
             return max(settings.replica_ram_mib, needed)
         return settings.replica_ram_mib
 
     async def check_image(self, settings: Settings, image: ImageRef) -> None:
-        """Compare the snapshot with this host's QEMU, KVM and processor."""
         if isinstance(image.image, Snapshot):
             found = await check_host(image.image.manifest, settings.data_dir)
             if found:

@@ -1,4 +1,4 @@
-"""The qemu runtime: replicas as virtual machines cloned from one running, warmed, frozen desktop."""
+"""Runtime of virtual machines cloned from one booted, warmed, frozen desktop."""
 
 from __future__ import annotations
 
@@ -54,14 +54,14 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class QemuOptions:
-    """How the runtime works.
+    """Options of the runtime.
 
     Attributes:
-        vms: What all machines have in common.
-        parked: How many processes are parked ahead of demand.
-        health: How machines are looked at.
-        resumes_at_once: Clones that wake up at the same time; more would only slow each other down.
-        identity_timeout_s: From the clone's first instruction to its acknowledged identity.
+        vms: Options of all machines.
+        parked: Options of the pool of parked processes.
+        health: Options of the health checks.
+        resumes_at_once: Number of clones that resume at the same time; more would slow each other down.
+        identity_timeout_s: Deadline from the clone's first instruction to its acknowledged identity.
     """
 
     vms: VmOptions = field(default_factory=VmOptions)
@@ -73,7 +73,7 @@ class QemuOptions:
 
 @dataclass(frozen=True, slots=True)
 class _Started:
-    """What exists between `start` and `stop`."""
+    """Resources between `start` and `stop`."""
 
     tree: CgroupTree
     launcher: Launcher
@@ -87,7 +87,7 @@ class _Started:
 class QemuRuntime(Runtime):
     """Virtual machines of one instance of the host agent, below `<data_dir>/run/<instance>`.
 
-    What each method promises and raises says the contract, `base.Runtime`.
+    `base.Runtime` documents what each method promises and raises.
     """
 
     def __init__(
@@ -99,11 +99,11 @@ class QemuRuntime(Runtime):
         options: QemuOptions | None = None,
         image: Snapshot | GoldenSnapshot | None = None,
     ) -> None:
-        """Nothing is touched before `start`.
+        """Make the runtime. Nothing is touched before `start`.
 
         Args:
-            make_launcher: Makes what starts processes, for the instance's control groups.
-            image: Processes are parked for this snapshot from the start; for others only as asked.
+            make_launcher: Makes the launcher of processes, for the instance's control groups.
+            image: Snapshot for which processes are parked from the start; for others only on demand.
 
         Raises:
             ValueError: `instance` is not a plain name.
@@ -123,11 +123,10 @@ class QemuRuntime(Runtime):
 
     @property
     def name(self) -> str:
-        """`qemu`."""
         return "qemu"
 
     def capabilities(self) -> Capabilities:
-        """Say what is enforced here. The cap on processes is one on QEMU's threads, not the guest's."""
+        """Return what is enforced. The cap on processes is one on QEMU's threads, not the guest's."""
         launcher = self._require().launcher
         enforced = launcher.caps_enforced
         return Capabilities(
@@ -145,7 +144,6 @@ class QemuRuntime(Runtime):
     # Start and stop ----------------------------------------------------------------------------------
 
     async def start(self) -> StartReport:
-        """Take the instance's directory; find what a previous host agent left, and clear the rest."""
         async with self._state_lock:
             if self._started is not None:
                 return StartReport()
@@ -204,7 +202,6 @@ class QemuRuntime(Runtime):
         )
 
     async def stop(self) -> None:
-        """Destroy every replica, parked process and temporary branch point; let go of the host."""
         self._replicas.refuse()
         if self._started is not None:
             await self._started.resumer.pools.close()
@@ -219,7 +216,7 @@ class QemuRuntime(Runtime):
             raise errors[0]
 
     async def _release(self, started: _Started) -> list[BaseException]:
-        """Remove what is left when there are no replicas any more; return what went wrong."""
+        """Release everything after the last replica; return the errors."""
         errors = await started.adoptable.remove_all()
         results = await asyncio.gather(self._points.stop(), self._network.stop(), return_exceptions=True)
         errors += [result for result in results if isinstance(result, BaseException)]
@@ -237,7 +234,7 @@ class QemuRuntime(Runtime):
     # Replicas ----------------------------------------------------------------------------------------
 
     async def create(self, spec: ReplicaSpec) -> Replica:
-        """Wake a clone, or a child of `spec.origin`, and return when it has acknowledged who it is."""
+        """Resume a clone, or a child of `spec.origin`, and return when it has acknowledged its identity."""
         resumer = self._require().resumer
         check_name("replica_id", spec.replica_id)
         golden = self._snapshots.of(spec.image)
@@ -245,7 +242,6 @@ class QemuRuntime(Runtime):
         return await self._replicas.create(spec.replica_id, lambda: resumer.create(spec, golden))
 
     async def destroy(self, replica: Replica) -> None:
-        """Kill the machine and remove all it left."""
         await self._replicas.destroy(replica)
 
     async def _destroy(self, replica: QemuReplica) -> None:
@@ -255,24 +251,20 @@ class QemuRuntime(Runtime):
         await replica.close()
 
     async def usage(self, replica: Replica, *, deep: bool = True) -> Usage:
-        """Measure what the replica uses."""
         found = self._replicas.require(replica)
         pid = found.pid if found.exit_info is None else None
         return await asyncio.to_thread(measure_vm, found.vm.group, pid, found.vm.folder, deep=deep)
 
     def used_cpu_s(self, replica: Replica) -> float | None:
-        """Read it from its control group."""
         group = self._replicas.require(replica).vm.group
         return None if group is None else group.cpu_s()
 
     def set_cpu_weight(self, replica: Replica, weight: int) -> None:
-        """Write it to its control group."""
         group = self._replicas.require(replica).vm.group
         if group is not None:
             group.set_cpu_weight(weight)
 
     def replicas(self) -> Sequence[Replica]:
-        """Return the replicas not yet destroyed."""
         return self._replicas.all()
 
     # What a previous host agent left -------------------------------------------------------------------
@@ -287,12 +279,13 @@ class QemuRuntime(Runtime):
         return replica
 
     async def reap(self, record: ReplicaRecord) -> None:
-        """Destroy a replica of a previous host agent. Idempotent."""
         if self._started is not None:
             await self._started.adoptable.reap(record)
 
     async def freeze_disk(self, replica: Replica) -> FrozenDisk | None:
-        """Put a layer on top of its disk, so that nobody writes to those below. Of imported disks: None."""
+        """Put a new layer on top of its disk, so that the layers below stay unchanged. None for imported
+        disks.
+        """
         self._require()
         found = self._replicas.require(replica)
         golden = self._snapshots.find(found.spec.image.digest)
@@ -305,7 +298,6 @@ class QemuRuntime(Runtime):
     # Branching ---------------------------------------------------------------------------------------
 
     async def branch(self, replica: Replica, *, keep: bool = False) -> BranchPoint:
-        """Take the replica's disk and RAM as they are now; it stands still for milliseconds."""
         self._require()
         found = self._replicas.require(replica)
         if found.exit_info is not None:
@@ -318,15 +310,12 @@ class QemuRuntime(Runtime):
         return await self._points.take(found.branch_source(golden), keep=keep)
 
     async def release_point(self, point: BranchPoint) -> None:
-        """Let go of a point and remove its files, kept ones too. Idempotent."""
         await self._points.release(point)
 
     async def export_point(self, point: BranchPoint, target: Path) -> None:
-        """Write a kept point as one file."""
         await self._points.export(point, target)
 
     async def import_point(self, source: Path) -> BranchPoint:
-        """Take in a kept point of another host; the file is hostile input."""
         return await self._points.import_(source)
 
     # What all share ----------------------------------------------------------------------------------
@@ -346,5 +335,5 @@ class QemuRuntime(Runtime):
 
 
 def cores() -> int:
-    """Return how many processors this process may use."""
+    """Return the number of processors that this process may use."""
     return len(os.sched_getaffinity(0))

@@ -1,4 +1,4 @@
-"""Which of an instance's machines are served from here, and where: the runtime's side of this package."""
+"""Guests without our agent of one instance, and what they offer."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ log = logging.getLogger(__name__)
 
 
 def is_agentless(golden: GoldenSnapshot) -> bool:
-    """Whether clones of a snapshot have no guest agent of ours inside."""
+    """Return whether clones of a snapshot lack our guest agent."""
     return golden.guest is not GuestKind.OSGYM
 
 
@@ -28,33 +28,35 @@ REACH = {
     GuestKind.OSWORLD: frozenset({ReachKind.A11Y}),
     GuestKind.NONE: frozenset[ReachKind](),
 }
-"""Ways into the desktop that each guest offers."""
+"""Ways to reach into the desktop that each kind of guest offers."""
 
 
 def reach_of(golden: GoldenSnapshot | None) -> frozenset[ReachKind]:
-    """Return what clones of a snapshot offer; all, before it is known."""
+    """Return the ways to reach into clones of a snapshot; all, while it is unknown."""
     return frozenset(ReachKind) if golden is None else REACH[golden.guest]
 
 
 def notes_on(golden: GoldenSnapshot | None) -> tuple[str, ...]:
-    """What clones of a snapshot cannot have, one sentence each."""
+    """Return the restrictions of clones of a snapshot, one sentence each."""
     return () if golden is None else NOTES[golden.guest]
 
 
 class AgentlessGuests:
-    """The guests without an agent of one instance; their sockets are where no machine can write."""
+    """Guests without our agent of one instance; no machine can write to the folder of their sockets."""
 
     def __init__(self, folder: Path) -> None:
-        """Args: folder: For the sockets alone, below `run/<instance>`."""
+        """Args:
+        folder: Folder for the sockets alone, below `run/<instance>`.
+        """
         self._folder = folder
 
     def open(self) -> None:
-        """Make the folder, without what a killed host agent left in it."""
+        """Make the folder anew."""
         shutil.rmtree(self._folder, ignore_errors=True)
         self._folder.mkdir(mode=0o700, parents=True)
 
     def close(self) -> None:
-        """Remove the folder, which is empty by now. Idempotent.
+        """Remove the empty folder. Idempotent.
 
         Raises:
             OSError: Something is left in it.
@@ -71,11 +73,11 @@ class AgentlessGuests:
         address: GuestAddress,
         generation: int,
     ) -> AgentlessGuest:
-        """Serve a machine that runs.
+        """Serve a running machine.
 
         Args:
-            name, folder, pid: Of the machine.
-            address: Where a server in the guest is reached, if there is one.
+            name, folder, pid: Name, folder and PID of the machine.
+            address: Address of a server in the guest, if there is one.
 
         Raises:
             QmpError: Its second QMP server does not answer.
@@ -91,7 +93,7 @@ class AgentlessGuests:
         return await AgentlessGuest.open(facts, self._folder / f"{name}.sock")
 
     async def identify(self, golden: GoldenSnapshot, address: GuestAddress, replica_id: str) -> None:
-        """Make a clone that has just woken as different from its siblings as can be had."""
+        """Make a fresh clone as different from its siblings as possible."""
         if golden.guest is GuestKind.OSWORLD:
             applied = await apply_clone_identity(address)
             log.debug("replica %s: applied %s", replica_id, applied)

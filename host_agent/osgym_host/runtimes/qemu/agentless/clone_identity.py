@@ -1,4 +1,4 @@
-"""What can be made different in a clone whose guest has no agent of ours. Nothing of it is certain.
+"""Identity of a clone without our agent, as far as its server allows. Nothing of it is certain.
 
 A guest with OSWorld's server runs commands, as an ordinary user; its published images let that user be
 root with a known password. So random state is stirred, and clock, names and machine-id are set where the
@@ -21,7 +21,7 @@ from osgym_host.runtimes.base import HOSTNAME
 
 TIMEOUT_S = 10.0
 PASSWORDS = ("password", "osworld-public-evaluation")
-"""Of the user in OSWorld's published images (its README: local images, images for clouds)."""
+"""Passwords of the user in OSWorld's published images (its README: local images, images for clouds)."""
 _MAX_ANSWER_BYTES = 64 * 1024
 _SEED_BYTES = 64
 _PARTS = re.compile(r"applied=(\w+)")
@@ -41,11 +41,11 @@ NOTES: dict[GuestKind, tuple[str, ...]] = {
         "Its screen is judged final from outside: pixels and processors, not timers.",
     ),
 }
-"""What clones of such guests lack, for `Capabilities.notes`."""
+"""Restrictions of clones of such guests, for `Capabilities.notes`."""
 
 
 def script(hostname: str, seed: str, time_s: float, machine_id: str) -> str:
-    """The shell script that is run in the guest; it says which parts were applied."""
+    """Return the shell script for the guest; it prints which parts were applied."""
     passwords = " ".join(PASSWORDS)
     return f"""
 printf %s {seed} > /dev/urandom 2>/dev/null && echo applied=seed
@@ -63,7 +63,7 @@ root sh -c "echo {machine_id} > /etc/machine-id" && echo applied=machine_id
 
 
 async def apply_clone_identity(address: GuestAddress) -> frozenset[str]:
-    """Try to make a clone somebody else, within `TIMEOUT_S`.
+    """Try to give a clone an identity of its own, within `TIMEOUT_S`.
 
     Returns:
         Names of the parts that the guest says were applied: `seed`, `time`, `hostname`, `machine_id`.

@@ -1,4 +1,4 @@
-"""A screen and its input devices, whichever way they are reached."""
+"""Screen and input devices of a guest, by QMP or by a server inside."""
 
 from __future__ import annotations
 
@@ -27,36 +27,36 @@ MAX_DUMP_BYTES = 64 << 20
 ABS_RANGE = 0x8000
 """Steps of an absolute pointer along each axis (QEMU's INPUT_EVENT_ABS_MAX + 1)."""
 POINT_FRACTION = 0.4
-"""Where in a pixel the pointer is put: guests that cut and guests that round find the same pixel."""
+"""Position of the pointer in a pixel: guests that cut and guests that round find the same pixel."""
 
 
 Drained = Callable[[DrainInput], Awaitable[None]]
 
 
 class DisplayFailed(OsgymHostError):
-    """The screen could not be read, or the input did not arrive."""
+    """Failure to read the screen or to send input."""
 
 
 class DisplayLost(DisplayFailed):
-    """There is nobody any more to ask: the machine has ended."""
+    """End of the machine during an operation."""
 
 
 class GuestDisplay(Protocol):
-    """What a guest's screen and input can do. Used by one task at a time.
+    """Interface of a guest's screen and input, for one task at a time.
 
     Attributes:
-        look_ms: How often it may be looked at while the guest is at work.
-        disturbs: Looking at it makes the guest work.
+        look_ms: Least time between captures while the guest is at work.
+        disturbs: True if a capture makes the guest work.
     """
 
     look_ms: float
     disturbs: bool
 
     async def capture(self) -> Frame:
-        """Return the screen as it is now.
+        """Return the present screen.
 
         Raises:
-            DisplayFailed: It could not be read.
+            DisplayFailed: The screen could not be read.
         """
         ...
 
@@ -64,7 +64,7 @@ class GuestDisplay(Protocol):
         """Carry out a plan of input on a screen of this size.
 
         Args:
-            drained: Waits until the guest has worked off what was sent.
+            drained: Function that waits until the guest has processed the sent input.
 
         Raises:
             DisplayFailed: Some of it may not have arrived.
@@ -72,16 +72,16 @@ class GuestDisplay(Protocol):
         ...
 
     def release_buffers(self) -> None:
-        """Let go of memory that only pays while frames are taken one after the other."""
+        """Free memory that only pays while frames are taken one after the other."""
         ...
 
     async def close(self) -> None:
-        """Let go of everything. Idempotent."""
+        """Close all connections. Idempotent."""
         ...
 
 
 class QmpDisplay:
-    """The VGA screen, keyboard and tablet of a machine, by its second QMP server.
+    """VGA screen, keyboard and tablet of a machine, by its second QMP server.
 
     A frame is written by QEMU (`screendump`) into memory of ours, by a descriptor that it was given:
     no file system is involved, and a machine in a container needs no shared folder.
@@ -91,7 +91,6 @@ class QmpDisplay:
     disturbs = False
 
     def __init__(self, qmp: Qmp, memory: int, written: int, name: str) -> None:
-        """Use `open`."""
         self._qmp = qmp
         self._memory = memory
         self._reading = threading.Lock()
@@ -103,7 +102,7 @@ class QmpDisplay:
         """Connect to the QMP server at `path`.
 
         Raises:
-            QmpError: Nobody answers there, or it is no QEMU of ours.
+            QmpError: No QEMU answers there.
         """
         qmp = await Qmp.connect(path, timeout_s)
         memory = os.memfd_create("osgym-screen", os.MFD_CLOEXEC)
@@ -123,11 +122,11 @@ class QmpDisplay:
 
     @property
     def qmp(self) -> Qmp:
-        """The connection, for whoever needs it besides."""
+        """Connection to QEMU, for other commands."""
         return self._qmp
 
     async def capture(self) -> Frame:
-        """Return the screen as it is now (5 ms for 1280×800)."""
+        """Return the present screen (5 ms for 1280×800)."""
         try:
             os.lseek(self._written, 0, os.SEEK_SET)
             await self._qmp.execute("screendump", {"filename": self._name, "format": "ppm"})
@@ -148,7 +147,6 @@ class QmpDisplay:
         return parse_ppm(data)
 
     async def carry_out(self, ops: Sequence[TimedOp], screen: tuple[int, int], drained: Drained) -> None:
-        """Carry out a plan of input, part by part."""
         for events, then in batches(ops):
             await self._send(events, screen)
             match then:
@@ -172,12 +170,11 @@ class QmpDisplay:
             raise DisplayFailed(f"the input did not arrive: {exc}") from exc
 
     def release_buffers(self) -> None:
-        """Give the memory of the last frame back."""
+        """Free the memory of the last frame."""
         if self._memory >= 0:
             os.ftruncate(self._memory, 0)
 
     async def close(self) -> None:
-        """Close the connection and the memory."""
         await self._qmp.close()
         with self._reading:  # a call that was cancelled may still read, in its thread
             for fd in (self._written, self._memory):
@@ -187,8 +184,9 @@ class QmpDisplay:
 
 
 def reports(events: Sequence[Event]) -> list[list[Event]]:
-    """Cut events into commands: one command makes one report of the pointer, in which a button that goes
-    down and up again would have done neither."""
+    """Split events into commands: one command makes one report of the pointer, in which a button that goes
+    down and up again would have no effect.
+    """
     parts: list[list[Event]] = [[]]
     for event in events:
         if not isinstance(event, KeyEvent) and any(not isinstance(each, KeyEvent) for each in parts[-1]):
@@ -198,7 +196,7 @@ def reports(events: Sequence[Event]) -> list[list[Event]]:
 
 
 def to_qmp(event: Event, screen: tuple[int, int]) -> list[Mapping[str, Any]]:
-    """Say an event in the words of `input-send-event`."""
+    """Return an event in the form of `input-send-event`."""
     match event:
         case KeyEvent():
             key = {"type": "qcode", "data": event.qcode}
@@ -213,5 +211,5 @@ def to_qmp(event: Event, screen: tuple[int, int]) -> list[Mapping[str, Any]]:
 
 
 def axis_value(at_px: int, size_px: int) -> int:
-    """Where a pixel is on an axis of `ABS_RANGE` steps."""
+    """Return the position of a pixel on an axis of `ABS_RANGE` steps."""
     return min(ABS_RANGE - 1, round((at_px + POINT_FRACTION) * ABS_RANGE / size_px))

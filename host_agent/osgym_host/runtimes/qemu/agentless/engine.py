@@ -1,4 +1,4 @@
-"""Steps with sequence numbers on a screen seen from outside; the counterpart of the guest agent's engine.
+"""Engine of steps with sequence numbers on a screen seen from outside; counterpart of the guest agent's.
 
 One task at a time uses the display. Between steps nobody looks: whether the last frame stayed final is
 found out when the next call comes, by one look, so an idle machine costs nothing.
@@ -40,14 +40,13 @@ from osgym_protocol.pointer import separation_s
 MAX_WAITING = 16
 READY_TURN_S = 0.1
 READY_LOOK_MS = 50.0
-"""Often enough to see that nobody works, and seldom enough to cost nothing while a system boots."""
+"""Time between looks at a booting system: often enough to see that it rests, and cheap."""
 
 
 class AgentlessEngine:
-    """State of one guest without an agent."""
+    """Engine of one guest without an agent."""
 
     def __init__(self, display: GuestDisplay, vcpus: Vcpus | None) -> None:
-        """Nothing is looked at before the first call."""
         self._display = display
         self._vcpus = vcpus
         self._planner = Planner()
@@ -84,11 +83,11 @@ class AgentlessEngine:
 
     @property
     def pointer(self) -> tuple[int, int] | None:
-        """Where the pointer was put last, in pixels; None while nobody has moved it."""
+        """Last position of the pointer in pixels; None while nobody has moved it."""
         return self._planner.pointer
 
     async def screen_size(self) -> tuple[int, int]:
-        """Return the size of the screen as it was last seen, in pixels."""
+        """Return the last known size of the screen in pixels."""
         if self._screen is None:
             async with self._exclusive():
                 await self._capture()
@@ -101,7 +100,7 @@ class AgentlessEngine:
         return frame
 
     async def close(self) -> None:
-        """End what runs, and close the display."""
+        """End pending steps, and close the display."""
         if (step := self.steps.running) is not None:
             step.cancel()
             await asyncio.gather(step, return_exceptions=True)
@@ -110,7 +109,7 @@ class AgentlessEngine:
     # Readiness -------------------------------------------------------------------------------
 
     async def ready(self, timeout_s: float, quiet_s: float, size: tuple[int, int] | None = None) -> None:
-        """Wait until something is drawn, of this size, and screen and guest were quiet for `quiet_s`.
+        """Wait until a desktop of this size is drawn, and screen and guest were quiet for `quiet_s`.
 
         Raises:
             RefusedRequest: 504 `not_ready` when it was not in time.
@@ -131,7 +130,7 @@ class AgentlessEngine:
         raise RefusedRequest(504, GuestErrorCode.NOT_READY, f"not within {timeout_s:g} s: {missing}")
 
     async def _not_ready(self, left_s: float, quiet_s: float, size: tuple[int, int] | None) -> str:
-        """Wait for quiet; what is then still missing, nothing when it is ready."""
+        """Wait for quiet; return what is missing then, empty when it is ready."""
         quiet_ms = quiet_s * 1000
         rule = settle.QuietRule(
             quiet_ms, quiet_ms, 0.1, 3 * quiet_ms, least_ms=0, turn_ms=READY_LOOK_MS, max_ms=left_s * 1000
@@ -152,7 +151,7 @@ class AgentlessEngine:
         return "the screen is blank" if await asyncio.to_thread(frames.is_blank, found.frame) else ""
 
     async def _known_rest(self) -> tuple[Frame | None, float | None]:
-        """Return the screen, and since when it shows the last step's frame; None where it does not."""
+        """Return the screen and the time since which it shows the last step's frame; None otherwise."""
         if self._last is None:
             return None, None
         now = await self._capture()
@@ -169,14 +168,14 @@ class AgentlessEngine:
         wait: SettleOptions,
         look: ObserveOptions,
     ) -> asyncio.Task[ObservedFrame]:
-        """Act, settle, observe; of `steps` this is the next one.
+        """Act, settle and observe, for the next number.
 
         Args:
             plans: Name and plan of each action.
-            held: What is held after all of them.
+            held: Keys and buttons held after all of them.
 
         Returns:
-            The answer. Whoever awaits it shields it: a step goes on when its caller is gone.
+            The answer. The caller shields it: a step goes on when its client is gone.
         """
         task = asyncio.ensure_future(self._do_step(seq, plans, held, wait, look))
         self.steps.start(seq, task)
@@ -252,7 +251,7 @@ class AgentlessEngine:
             self._last_click = (clicked[0], pressed_at, time.monotonic())
 
     def _timed(self, op: plan.InputOp, at: tuple[int, int] | None) -> plan.TimedOp:
-        """Return an operation whose time is known: that of one depends on the last click."""
+        """Return an operation with its wait; that of a separate click depends on the last click."""
         if not isinstance(op, plan.SeparateClick):
             return op
         last = self._last_click
@@ -264,7 +263,7 @@ class AgentlessEngine:
         await settle.drained(self._vcpus, pointer=drain.pointer, rest_ms=drain.rest_ms)
 
     async def observe(self, look: ObserveOptions) -> ObservedFrame:
-        """Return the screen as it is now."""
+        """Return the present screen."""
         began_s = time.monotonic()
         async with self._exclusive():
             frame = await self._capture()
@@ -274,7 +273,7 @@ class AgentlessEngine:
         return replace(seen, observation=replace(seen.observation, previous=previous, timing_ms=timing_ms))
 
     async def final(self, seq: int, timeout_ms: float, look: ObserveOptions) -> ObservedFrame:
-        """Return the frame after the last step once it is final, or when the time is up or a step comes."""
+        """Return the frame after the last step once it is final, the time is up, or a step comes."""
         began_s = time.monotonic()
         async with self._exclusive() as display:
             rule = replace(settle.FINAL, max_ms=timeout_ms)
@@ -299,7 +298,7 @@ class AgentlessEngine:
         return replace(seen, observation=observation)
 
     async def release(self) -> dict[str, list[int]]:
-        """Let go of every held key and button; return what they were."""
+        """Release all held keys and buttons; return them."""
         async with self._exclusive():
             held = self._planner.held
             released = {"keys": list(held.keys), "buttons": list(held.buttons)}
@@ -309,7 +308,7 @@ class AgentlessEngine:
         return released
 
     def planned(self, actions: Sequence[Action]) -> tuple[list[tuple[Op, list[plan.InputOp]]], HeldInput]:
-        """Plan all actions of a step, and what they will leave held. Nothing is done yet.
+        """Return the plans of all actions of a step, and what they leave held. No input is sent yet.
 
         Raises:
             RefusedRequest: 400 `invalid_action` with the index of the first that cannot be done.
@@ -324,7 +323,7 @@ class AgentlessEngine:
     # Pieces ----------------------------------------------------------------------------------
 
     async def _previous(self, now: Frame) -> PreviousFrame | None:
-        """Say whether the last step's frame is still what the screen shows."""
+        """Return whether the last step's frame is still what the screen shows."""
         last = self._last
         if last is None:
             return None
@@ -357,7 +356,7 @@ class AgentlessEngine:
 
 
 async def _encoded(frame: Frame, look: ObserveOptions) -> tuple[bytes, tuple[int, int]]:
-    """Encode what was asked for.
+    """Encode a frame as requested.
 
     Raises:
         RefusedRequest: 400, the region is outside the screen.
@@ -379,7 +378,7 @@ async def _encoded(frame: Frame, look: ObserveOptions) -> tuple[bytes, tuple[int
 
 
 def _is_final(settled: SettledScreen) -> bool:
-    """Whether the wait ended because the screen had come to rest, as far as can be seen from outside."""
+    """Return whether the wait ended because the screen had come to rest, as seen from outside."""
     return settled.reason is not SettleReason.TIMEOUT
 
 

@@ -1,4 +1,4 @@
-"""Frames of the screen: read from QEMU's PPM, compared, hashed, encoded. Pure; blocking where it says so."""
+"""Frames of the screen: parsed, compared, hashed, encoded. Pure; blocking where a docstring says so."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from osgym_protocol.codes import ImageFormat
 
 MAX_SIDE_PX = 8192
 MAX_PIXELS = 4096 * 2304
-"""A frame is taken apart in calls that nothing interrupts; of 4K they take a few milliseconds each."""
+"""Largest frame: frames are parsed in uninterruptible calls, which take a few milliseconds for 4K."""
 _PPM = re.compile(rb"P6\s+(\d{1,5})\s+(\d{1,5})\s+255\s")
 _HEAD_BYTES = 32
 _PNG_MAGIC = b"\x89PNG\r\n\x1a\n"
@@ -22,7 +22,7 @@ _JPEG_MAGIC = b"\xff\xd8\xff"
 
 CARET_SHORT_PX = 3
 CARET_LONG_PX = 40
-"""A change that is no wider (or no higher) and no higher (or no wider) than this is a caret that blinks."""
+"""Largest length of a blinking caret."""
 
 Region = tuple[int, int, int, int]
 
@@ -31,12 +31,12 @@ _PACK_LEVEL = 1
 
 
 class BadFrame(ValueError):
-    """What came is not a picture of a screen."""
+    """Error of data that is no picture of a screen."""
 
 
 @dataclass(frozen=True, slots=True)
 class Frame:
-    """One picture of the screen: `width` × `height` pixels of RGB, one byte each."""
+    """Picture of the screen: `width` × `height` pixels of RGB, one byte each."""
 
     width: int
     height: int
@@ -44,17 +44,16 @@ class Frame:
 
     @property
     def size(self) -> tuple[int, int]:
-        """Width and height in pixels."""
         return self.width, self.height
 
     def image(self) -> Image.Image:
-        """Return it as Pillow's kind of image, without a copy where possible."""
+        """Return a Pillow image, without a copy where possible."""
         return Image.frombuffer("RGB", self.size, self.rgb, "raw", "RGB", 0, 1)
 
 
 @dataclass(frozen=True, slots=True)
 class PackedFrame:
-    """A frame that is kept: a tenth of its size and less; unpacked only when something differs."""
+    """Compressed frame of a tenth of its size or less, unpacked only when the screen differs."""
 
     size: tuple[int, int]
     mark: int
@@ -62,11 +61,11 @@ class PackedFrame:
 
     @staticmethod
     def of(frame: Frame) -> PackedFrame:
-        """Pack a frame. Blocking: 10 ms for 1920×1080."""
+        """Compress a frame. Blocking: 10 ms for 1920×1080."""
         return PackedFrame(frame.size, fingerprint(frame), zlib.compress(frame.rgb, _PACK_LEVEL))
 
     def difference(self, now: Frame) -> Region | None:
-        """Return the box around all pixels that differ now; None when none does. Blocking."""
+        """Return the box around all differing pixels; None when none differs. Blocking."""
         if self.size == now.size and self.mark == fingerprint(now):
             return None
         return difference(Frame(*self.size, zlib.decompress(self.data)), now)
@@ -89,10 +88,10 @@ def parse_ppm(data: bytes) -> Frame:
 
 
 def decode(data: bytes) -> Frame:
-    """Read a PNG or JPEG that a guest sent (hostile). Blocking.
+    """Decode a PNG or JPEG of a guest (hostile). Blocking.
 
     Raises:
-        BadFrame: It is neither, is broken, or is larger than any screen of ours.
+        BadFrame: The data is neither, broken, or larger than any screen of ours.
     """
     if not data.startswith((_PNG_MAGIC, _JPEG_MAGIC)):
         raise BadFrame("neither PNG nor JPEG")
@@ -105,19 +104,19 @@ def decode(data: bytes) -> Frame:
 
 
 def digest(frame: Frame) -> str:
-    """Return the hash of a frame, by which two of them are the same. Blocking: 6 ms for 1920×1080."""
+    """Return the hash of a frame, equal for equal frames. Blocking: 6 ms for 1920×1080."""
     value = hashlib.blake2b(b"%dx%d " % frame.size, digest_size=16)
     value.update(frame.rgb)
     return value.hexdigest()
 
 
 def fingerprint(frame: Frame) -> int:
-    """Return a number by which a frame seen before is known again: fast, for that only."""
+    """Return a fast checksum to recognize a frame seen before."""
     return zlib.crc32(frame.rgb)
 
 
 def difference(one: Frame, other: Frame) -> Region | None:
-    """Return the box (x, y, width, height) around all pixels that differ; None when none does."""
+    """Return the box (x, y, width, height) around all differing pixels; None when none differs."""
     if one.size != other.size:
         return (0, 0, *other.size)
     if one.rgb == other.rgb:
@@ -130,13 +129,13 @@ def difference(one: Frame, other: Frame) -> Region | None:
 
 
 def is_caret(box: Region) -> bool:
-    """Whether a change has the shape of a text caret (a thin line) and nothing else."""
+    """Return whether a change has the shape of a text caret (a thin line)."""
     short, long = sorted(box[2:])
     return short <= CARET_SHORT_PX and long <= CARET_LONG_PX
 
 
 def is_blank(frame: Frame) -> bool:
-    """Whether the whole screen has one colour, as before anything is drawn."""
+    """Return whether the whole screen has one colour, as before anything is drawn."""
     return frame.rgb == frame.rgb[:3] * (frame.width * frame.height)
 
 

@@ -1,4 +1,4 @@
-"""One guest without our agent, served as guest protocol v1 on a unix socket of the host."""
+"""Guest without our agent, served as guest protocol v1 on a unix socket of the host."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ MIN_PROBE_S = 1.0
 
 
 class ScreenSource(StrEnum):
-    """Where the screen is read and input is given."""
+    """Source of the screen, and target of input."""
 
     VGA = "vga"  # the machine's own devices, by QMP
     SERVER = "server"  # OSWorld's server in the guest: /screenshot, and pyautogui by /execute
@@ -50,7 +50,7 @@ class ScreenSource(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class MachineFacts:
-    """What must be known of a machine to serve its guest.
+    """Facts about a machine that are needed to serve its guest.
 
     Attributes:
         qmp: Path of its second QMP server (`Launch.screen_qmp`); None where its VGA screen is not used.
@@ -72,10 +72,9 @@ class MachineFacts:
 
 
 class AgentlessGuest:
-    """Serves one guest until `close`. Its state (sequence numbers) lives here, not in the guest."""
+    """Server of one guest until `close`. Its state (sequence numbers) lives here, not in the guest."""
 
     def __init__(self, facts: MachineFacts, display: GuestDisplay, vcpus: Vcpus | None) -> None:
-        """Use `open`."""
         self._facts = facts
         self._engine = AgentlessEngine(display, vcpus)
         self._osworld = OsworldServer(facts.server, facts.token) if facts.server is not None else None
@@ -98,7 +97,7 @@ class AgentlessGuest:
         Raises:
             QmpError: The machine's second QMP server does not answer.
             OSError: The socket cannot be bound.
-            ValueError: The screen is to come from where there is nothing.
+            ValueError: The machine lacks the source of the screen.
         """
         display, vcpus = await _reach(facts)
         guest = cls(facts, display, vcpus)
@@ -112,13 +111,13 @@ class AgentlessGuest:
 
     @property
     def address(self) -> UnixAddress:
-        """Where it is served: `Replica.guest`."""
+        """Address of the server, for `Replica.guest`."""
         assert self._path is not None, "it is not open"
         return UnixAddress(self._path)
 
     @property
     def engine(self) -> AgentlessEngine:
-        """The screen and input, for whoever builds a snapshot of this guest."""
+        """Engine of screen and input, for the builder of a snapshot."""
         return self._engine
 
     async def close(self) -> None:
@@ -227,7 +226,7 @@ class AgentlessGuest:
 
 
 async def _reach(facts: MachineFacts) -> tuple[GuestDisplay, Vcpus | None]:
-    """Open the screen, and find out where the guest's work can be seen."""
+    """Open the screen, and find the vCPUs whose work tells whether the guest rests."""
     machine = None if facts.qmp is None else await QmpDisplay.open(facts.qmp, timeout_s=CONNECT_TIMEOUT_S)
     vcpus: Vcpus | None = None
     try:
@@ -254,7 +253,7 @@ async def _reach(facts: MachineFacts) -> tuple[GuestDisplay, Vcpus | None]:
 
 @contextmanager
 def _refusing() -> Iterator[None]:
-    """Answer 400 to what the protocol's parsers do not accept, 409 to what the ledger does not."""
+    """Context that answers 400 to malformed requests, and 409 to conflicts of the ledger."""
     try:
         yield
     except InvalidAction as exc:

@@ -1,4 +1,4 @@
-"""The keyboard of a guest that we know nothing of: one US layout. Pure.
+"""Keys of a US keyboard, for guests of which nothing is known. Pure.
 
 QEMU presses keys, not symbols: what a key types is the guest's affair. These maps hold for guests with
 the US layout, which is what installers choose and images ship. What needs another layout, a dead key or
@@ -18,12 +18,12 @@ SHIFT = "shift"
 
 
 class Untypable(ValueError):
-    """No key of a US keyboard does this."""
+    """Error for a symbol that no key of a US keyboard types."""
 
 
 @dataclass(frozen=True, slots=True)
 class Keystroke:
-    """One key, and whether Shift is needed for what it is pressed for."""
+    """Key, with Shift where its symbol needs it."""
 
     qcode: str
     shift: bool = False
@@ -131,7 +131,7 @@ _NAMED = {
     "XF86Open": "open",
     "XF86Sleep": "sleep",
 }
-"""Keys that a PC keyboard has, by the name of their keysym."""
+"""Keys of a PC keyboard by the names of their keysyms."""
 
 EXTENDED = frozenset(
     (
@@ -139,7 +139,7 @@ EXTENDED = frozenset(
         *("insert", "delete", "home", "end", "pgup", "pgdn", "left", "right", "up", "down"),
     )
 )
-"""Keys whose scan codes have a byte more (PS/2)."""
+"""Keys whose PS/2 scan codes have a further byte."""
 
 
 def _strokes() -> dict[int, Keystroke]:
@@ -163,7 +163,7 @@ def _strokes() -> dict[int, Keystroke]:
 
 
 STROKES = _strokes()
-"""Keysym to the key of a US keyboard."""
+"""Key of a US keyboard by keysym."""
 _NAMES = {value: name for name, value in reversed(KEYSYMS.items())}
 
 
@@ -191,7 +191,7 @@ def strokes_of(text: str) -> list[Keystroke]:
 
 
 def queue_bytes(strokes: Iterable[Keystroke]) -> int:
-    """Bytes that pressing and releasing these keys puts into the queue of a PS/2 keyboard, at most."""
+    """Return the largest number of bytes that these keys put into the queue of a PS/2 keyboard."""
     total = 0
     for each in strokes:
         total += 5 if each.qcode in EXTENDED else 3

@@ -1,4 +1,4 @@
-"""The frame of a step's answer, kept to tell later whether the screen is still what it shows."""
+"""Frame of a step's answer, kept to tell later whether the screen still shows it."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from osgym_protocol.observation import PreviousFrame
 
 @dataclass(slots=True)
 class LastFrame:
-    """The frame of the last step's answer; packed, for it may stay long. Times are monotonic.
+    """Compressed frame of the last step's answer. Times are monotonic.
 
     Attributes:
-        taken_s: When it was taken.
-        rested_s: Since when the screen shows it: its last change, or else the end of the input.
-        changed_s: When the screen was first seen to differ from it; None while it does not.
+        taken_s: Time of the capture.
+        rested_s: Time since which the screen shows it: its last change, or else the end of the input.
+        changed_s: Time at which the screen was first seen to differ; None while it does not.
     """
 
     seq: int
@@ -27,17 +27,17 @@ class LastFrame:
 
     @classmethod
     def of(cls, seq: int, settled: SettledScreen) -> LastFrame:
-        """Pack the frame at which a wait ended."""
+        """Compress the frame at which a wait ended."""
         rested_ms = settled.wait_ms - (settled.last_change_ms or 0.0)
         packed = PackedFrame.of(settled.frame)
         return cls(seq, packed, settled.taken_s, settled.taken_s - rested_ms / 1000)
 
     def differs(self, now: Frame) -> bool:
-        """Return whether the screen shows something else now; carets do not count."""
+        """Return whether the screen differs now; carets do not count."""
         box = self.frame.difference(now)
         return box is not None and not is_caret(box)
 
     def as_previous(self) -> PreviousFrame:
-        """Return what the next answer says of this frame."""
+        """Return the next answer's part about this frame."""
         after = None if self.changed_s is None else round((self.changed_s - self.taken_s) * 1000, 3)
         return PreviousFrame(self.seq, after is None, after)

@@ -1,4 +1,4 @@
-"""What a guest offers besides screen and input: OSWorld's endpoints, passed on or answered from here.
+"""OSWorld's endpoints of a guest, forwarded to its server or answered from its screen.
 
 A guest that runs OSWorld's own server gets them passed on, bounded in size and time. Of a guest without
 any agent only what the screen tells can be answered; the rest is 501 with a code of its own, so that a
@@ -18,16 +18,16 @@ from osgym_protocol.codes import GuestErrorCode
 
 MAX_ANSWER_BYTES = 64 << 20
 MAX_SCREENSHOT_BYTES = 32 << 20
-"""Noise of 4K as PNG has 26 MB."""
+"""Largest screenshot: noise of 4K as PNG has 26 MB."""
 PLAIN_TIMEOUT_S = 30.0
 
 
 @dataclass(frozen=True, slots=True)
 class ForwardedEndpoint:
-    """One of OSWorld's endpoints.
+    """Endpoint of OSWorld's server.
 
     Attributes:
-        timeout_s: The longest its own server takes, and a little.
+        timeout_s: Deadline, a little longer than that of OSWorld's server.
     """
 
     methods: tuple[str, ...]
@@ -62,11 +62,11 @@ ENDPOINTS: dict[str, ForwardedEndpoint] = {
     "/start_recording": ForwardedEndpoint(("POST",)),
     "/end_recording": ForwardedEndpoint(("POST",), 120),
 }
-"""Path to what is known of it; nothing else is passed on."""
+"""Forwarded endpoints by path."""
 
 
 def endpoint(request: HttpRequest) -> ForwardedEndpoint:
-    """Return what is known of a request's path.
+    """Return the endpoint of a request's path.
 
     Raises:
         RefusedRequest: 404 or 405.
@@ -80,20 +80,19 @@ def endpoint(request: HttpRequest) -> ForwardedEndpoint:
 
 
 def not_available(request: HttpRequest) -> RefusedRequest:
-    """Say that this guest cannot do this."""
+    """Return the refusal of an endpoint that this guest lacks."""
     message = f"this guest has no agent: {request.path} is not available, only its screen and input are"
     return RefusedRequest(501, GuestErrorCode.NOT_AVAILABLE, message, {"path": request.path})
 
 
 class OsworldServer:
-    """OSWorld's own server in a guest. What it answers is hostile: bounded here, judged by the caller."""
+    """OSWorld's own server in a guest. Its answers are hostile: bounded here, judged by the caller."""
 
     def __init__(self, address: GuestAddress, token: str | None = None) -> None:
-        """Nothing is opened before the first call."""
         self._http = HttpClient(address, token=token)
 
     async def ready(self, timeout_s: float) -> None:
-        """Find out whether it answers.
+        """Wait until it answers.
 
         Raises:
             RefusedRequest: 504 `not_ready` when it does not, or not in time.
@@ -112,7 +111,7 @@ class OsworldServer:
             )
 
     async def pass_on(self, request: HttpRequest) -> ServedResponse:
-        """Send a request on and return what was answered.
+        """Forward a request and return the answer.
 
         Raises:
             RefusedRequest: 502 or 504, no usable answer came.
@@ -161,5 +160,5 @@ class OsworldServer:
 
 
 def screen_size_answer(size: tuple[int, int]) -> dict[str, Any]:
-    """Answer like OSWorld's `/screen_size`."""
+    """Return an answer in the form of OSWorld's `/screen_size`."""
     return {"width": size[0], "height": size[1]}

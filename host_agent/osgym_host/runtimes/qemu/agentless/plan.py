@@ -1,4 +1,4 @@
-"""From checked actions to what is sent to the machine, event by event. Pure.
+"""Plans of input: checked actions to events for the machine's devices. Pure.
 
 The queues of emulated keyboards and pointers are short and drop what does not fit (PS/2: 16 bytes, USB:
 16 reports), and a pointer's movements that the guest has not fetched are merged. So what is sent is cut
@@ -19,37 +19,36 @@ from osgym_protocol.keysyms import ACTING
 from osgym_protocol.pointer import drag_motions
 
 BUTTON_NAMES = {1: "left", 2: "middle", 3: "right", 8: "side", 9: "extra"}
-"""X button numbers, as actions have them, to the names of QEMU's `InputButton`."""
+"""Names of QEMU's `InputButton` by X button numbers, as actions have them."""
 WHEEL_UP, WHEEL_DOWN = "wheel-up", "wheel-down"
 ACTED_REST_MS = 10.0
-"""How long a guest rests after a key that does something, before what follows is typed."""
+"""Rest of a guest after a key that does something, before further text is typed."""
 SUBMIT_REST_MS = 220.0
-"""How long it rests between a text and the key that ends it: dialogs complete names by timers of some 150 ms
-after the last key (GTK's loses an Enter that comes before), and timers cannot be seen from outside."""
+"""Rest between a text and the key that ends it: dialogs complete names by timers of some 150 ms after the
+last key (GTK's loses an Enter that comes before), and timers cannot be seen from outside."""
 QUEUE_BYTES = 12
-"""Of a keyboard's queue of 16, what is used before the guest gets time to read it."""
+"""Bytes of a keyboard's queue of 16 that are used before the guest gets time to read it."""
 WHEEL_BURST = 8
 
 TABLET_BUTTONS = frozenset(("left", "middle", "right"))
-"""What QEMU's USB tablet tells the guest of: its reports have three buttons and one wheel."""
+"""Buttons in the reports of QEMU's USB tablet: three buttons and one wheel."""
 
 
 class UnsupportedInput(ValueError):
-    """The machine's devices cannot do this action.
+    """Error for an action that the machine's devices cannot do.
 
     Attributes:
-        index: Which action of the list.
+        index: Index of the action in the list.
     """
 
     def __init__(self, message: str, index: int = 0) -> None:
-        """Keep the index beside the message."""
         super().__init__(message)
         self.index = index
 
 
 @dataclass(frozen=True, slots=True)
 class KeyEvent:
-    """A key goes down or up."""
+    """Press or release of a key."""
 
     qcode: str
     down: bool
@@ -57,7 +56,7 @@ class KeyEvent:
 
 @dataclass(frozen=True, slots=True)
 class ButtonEvent:
-    """A button goes down or up; the wheel's clicks are such pairs too."""
+    """Press or release of a button; clicks of the wheel are such pairs too."""
 
     button: str
     down: bool
@@ -65,7 +64,7 @@ class ButtonEvent:
 
 @dataclass(frozen=True, slots=True)
 class PointerEvent:
-    """The pointer is put somewhere, in pixels."""
+    """Move of the pointer, in pixels."""
 
     x: int
     y: int
@@ -73,11 +72,11 @@ class PointerEvent:
 
 @dataclass(frozen=True, slots=True)
 class DrainInput:
-    """Wait until the guest has worked off what was sent.
+    """Wait until the guest has processed the sent input.
 
     Attributes:
-        pointer: The pointer's reports are fetched by polling.
-        rest_ms: How long the guest must have been at rest; 0 is as soon as it rests.
+        pointer: True after input of the pointer, whose reports the guest fetches by polling.
+        rest_ms: Time for which the guest must have been at rest; 0: as soon as it rests.
     """
 
     pointer: bool = False
@@ -86,14 +85,14 @@ class DrainInput:
 
 @dataclass(frozen=True, slots=True)
 class Pause:
-    """Wait for a time, as the action says."""
+    """Wait for the duration of an action."""
 
     duration_ms: float
 
 
 @dataclass(frozen=True, slots=True)
 class SeparateClick:
-    """Wait until a press of this button here is not taken for one more click of the last one."""
+    """Wait until a press of this button here does not count as one more click of the last one."""
 
     button: str
 
@@ -105,34 +104,32 @@ InputOp = TimedOp | SeparateClick
 
 @dataclass(slots=True)
 class HeldInput:
-    """What actions have left pressed: keysym to the key's name, and buttons by number."""
+    """Keys and buttons left pressed: keysym to the key's name, and buttons by number."""
 
     keys: dict[int, str] = field(default_factory=dict)
     buttons: list[int] = field(default_factory=list)
 
     def copy(self) -> HeldInput:
-        """Return an independent copy."""
         return HeldInput(dict(self.keys), list(self.buttons))
 
 
 @dataclass(slots=True)
 class Planner:
-    """Plans one action after the other.
+    """Planner of one action after the other.
 
     Attributes:
-        held: Follows what the plans will leave pressed.
-        pointer: Follows where they will leave the pointer, in pixels; None while nobody has moved it.
+        held: Keys and buttons that the plans so far leave pressed.
+        pointer: Position of the pointer after the plans so far; None while nobody has moved it.
     """
 
     held: HeldInput = field(default_factory=HeldInput)
     pointer: act.Point | None = None
 
     def plan(self, action: act.Action, following: act.Action | None = None) -> list[InputOp]:
-        """Return what to send for an action.
+        """Return the operations for an action.
 
         Args:
-            action: What to do.
-            following: Action that comes next in the same list.
+            following: Next action in the same list.
 
         Raises:
             UnsupportedInput: No device of the machine can do it; `held` is unchanged.
@@ -174,7 +171,7 @@ class Planner:
             raise UnsupportedInput(str(exc)) from exc
 
     def release(self) -> list[InputOp]:
-        """Return what lets go of everything that is held, and forget it."""
+        """Return the operations that release everything held, and forget it."""
         ops: list[InputOp] = [KeyEvent(qcode, False) for qcode in self.held.keys.values()]
         ops += [ButtonEvent(_button(number), False) for number in self.held.buttons]
         self.held = HeldInput()
@@ -195,7 +192,7 @@ class Planner:
         return [*_to(action.path[0]), *self._around(action.modifiers, ops)]
 
     def _move(self, at: act.Point | None, *, goes_on: bool = False) -> list[InputOp]:
-        """Move the pointer; while a button is held, as a drag does, and with its stops unless it goes on."""
+        """Move the pointer; with a held button by the stops of a drag, unless it goes on."""
         if at is not None and self.held.buttons and self.pointer is not None and not goes_on:
             return _pull((self.pointer, at))
         return _to(at)
@@ -251,10 +248,10 @@ class Planner:
 
 
 def plan_all(planner: Planner, actions: Sequence[act.Action]) -> list[list[InputOp]]:
-    """Plan a whole list; on failure the planner is as it was.
+    """Plan a whole list; on failure the planner is unchanged.
 
     Raises:
-        Unsupported: With the index of the first action that cannot be done.
+        UnsupportedInput: An action cannot be done; the error has its index.
     """
     held, pointer = planner.held.copy(), planner.pointer
     plans: list[list[InputOp]] = []
@@ -306,7 +303,7 @@ def _tap(strokes: Sequence[Keystroke]) -> list[TimedOp]:
 
 
 def batches(ops: Sequence[TimedOp]) -> list[tuple[tuple[Event, ...], DrainInput | Pause | None]]:
-    """Group a plan into what is sent at once and what is waited for afterwards."""
+    """Group a plan into events sent at once and waits after them."""
     out: list[tuple[tuple[Event, ...], DrainInput | Pause | None]] = []
     events: list[Event] = []
     for op in ops:

@@ -1,4 +1,4 @@
-"""Screen and input of a guest whose desktop is not on the machine's VGA: by OSWorld's server inside it.
+"""Screen and input of a guest by OSWorld's server, where its desktop is not on the machine's VGA.
 
 The screen is `/screenshot`. Input is the same plan of events as for QMP, said in calls of pyautogui, which
 OSWorld's images have, and run by `/execute`: 0.3 s and more for each action, against milliseconds by QMP.
@@ -30,11 +30,11 @@ from osgym_host.runtimes.qemu.agentless.serve import RefusedRequest
 TIMEOUT_S = 20.0
 MAX_OUTPUT_CHARS = 500
 MAX_ANSWER_BYTES = 32 * 1024
-"""Of what one call of pyautogui says."""
+"""Largest answer of one call of pyautogui."""
 MAX_PROGRAM_CHARS = 90_000
-"""Linux takes 128 KiB as one argument of a command."""
+"""Largest program: Linux takes 128 KiB as one argument of a command."""
 POINTER_DRAIN_S, KEY_DRAIN_S = 0.01, 0.001
-"""X takes all of it; the applications get a moment to follow."""
+"""Waits after input, in which applications follow; X itself takes all of it."""
 _HEAD = "import pyautogui as p, time as t\np.FAILSAFE=False\np.PAUSE=0\np.MINIMUM_DURATION=0\n"
 
 _KEYS = {
@@ -83,7 +83,7 @@ _KEYS = {
     "ac_refresh": "browserrefresh",
     "ac_bookmarks": "browserfavorites",
 }
-"""QEMU's names of keys to pyautogui's, where they differ."""
+"""pyautogui's names of keys by QEMU's, where they differ."""
 _SAME = frozenset(
     (
         *"abcdefghijklmnopqrstuvwxyz0123456789",
@@ -106,10 +106,10 @@ def pyautogui_key(qcode: str) -> str:
 
 
 def calls(ops: Sequence[TimedOp]) -> list[str]:
-    """Say a plan in calls of pyautogui.
+    """Return a plan as calls of pyautogui.
 
     Raises:
-        DisplayFailed: Something in it cannot be said.
+        DisplayFailed: A part of it has no call.
     """
     said: list[str] = []
     for op in ops:
@@ -136,10 +136,10 @@ def calls(ops: Sequence[TimedOp]) -> list[str]:
 
 
 def programs(ops: Sequence[TimedOp]) -> list[tuple[str, float]]:
-    """Say a plan in Python programs that fit into a command line, with the time that each takes at least.
+    """Return a plan as Python programs that fit into a command line, with the least duration of each.
 
     Raises:
-        DisplayFailed: Something in it cannot be said.
+        DisplayFailed: A part of it has no call.
     """
     parts: list[tuple[str, float]] = []
     lines: list[str] = []
@@ -158,22 +158,20 @@ def programs(ops: Sequence[TimedOp]) -> list[tuple[str, float]]:
 
 
 def _is_said(op: TimedOp) -> bool:
-    """A click of the wheel is one call, said when it goes down."""
+    """Return whether an event has a call: a click of the wheel has one, at its press."""
     return not (isinstance(op, ButtonEvent) and op.button in (WHEEL_UP, WHEEL_DOWN) and not op.down)
 
 
 class RemoteDisplay:
-    """A desktop behind OSWorld's server."""
+    """Desktop behind OSWorld's server."""
 
     look_ms = 1000.0
     disturbs = True
 
     def __init__(self, server: OsworldServer) -> None:
-        """Nothing is opened before the first call; `close` closes the server's connections too."""
         self._server = server
 
     async def capture(self) -> Frame:
-        """Return the screen as it is now."""
         try:
             answer = await self._server.call(
                 "GET", "/screenshot", timeout_s=TIMEOUT_S, max_body=MAX_SCREENSHOT_BYTES
@@ -188,7 +186,7 @@ class RemoteDisplay:
             raise DisplayFailed(f"/screenshot: {exc}") from exc
 
     async def carry_out(self, ops: Sequence[TimedOp], screen: tuple[int, int], drained: Drained) -> None:
-        """Carry out a plan of input, as few programs as it fits in."""
+        """Carry out a plan of input by as few programs as possible."""
         del screen
         for source, pause_s in programs(ops):
             await self._run(source, TIMEOUT_S + pause_s)
@@ -210,10 +208,9 @@ class RemoteDisplay:
             raise DisplayFailed(f"pyautogui failed: {str(done.get('error'))[-MAX_OUTPUT_CHARS:]}")
 
     def release_buffers(self) -> None:
-        """Nothing is kept."""
+        """Do nothing: no buffer is kept."""
 
     async def close(self) -> None:
-        """Close the connections."""
         self._server.close()
 
 

@@ -1,4 +1,4 @@
-"""A small HTTP/1.1 server on one unix socket, by h11: what one guest without an agent needs.
+"""Small HTTP/1.1 server on one unix socket, by h11, for one guest without an agent.
 
 Its only callers are this host agent's own calls, over a socket that nobody else may open; it is bounded
 all the same. A listening socket costs nothing while nobody calls, so there is one for each machine.
@@ -34,12 +34,11 @@ IDLE_TIMEOUT_S = 600.0
 
 
 class RefusedRequest(OsgymHostError):
-    """An answer with an error status: `{"code", "message", "details"}` with a status of 400 or more."""
+    """Answer with an error status of 400 or more: `{"code", "message", "details"}`."""
 
     def __init__(
         self, status: int, code: GuestErrorCode, message: str, details: Mapping[str, Any] | None = None
     ) -> None:
-        """Keep what is answered."""
         super().__init__(f"{status} {code}: {message}")
         self.status = status
         self.code = code
@@ -47,14 +46,14 @@ class RefusedRequest(OsgymHostError):
         self.details = dict(details or {})
 
     def answer(self) -> ServedResponse:
-        """Return it as an answer."""
+        """Return the answer."""
         body = {"code": self.code, "message": self.message, "details": self.details}
         return ServedResponse.json(body, status=self.status)
 
 
 @dataclass(frozen=True, slots=True)
 class HttpRequest:
-    """One request, read whole. `target` is as it came, query included."""
+    """Whole request. `target` includes the query."""
 
     method: str
     target: str
@@ -63,7 +62,7 @@ class HttpRequest:
 
     @property
     def path(self) -> str:
-        """The target without its query."""
+        """Target without its query."""
         return self.target.partition("?")[0]
 
     def fields(self) -> dict[str, Any]:
@@ -85,7 +84,7 @@ class HttpRequest:
 
 @dataclass(frozen=True, slots=True)
 class ServedResponse:
-    """One answer; the body in parts that are sent one after the other."""
+    """Answer; the parts of its body are sent one after the other."""
 
     status: int = 200
     content_type: str = "application/json"
@@ -93,7 +92,7 @@ class ServedResponse:
 
     @staticmethod
     def json(value: Any, *, status: int = 200) -> ServedResponse:
-        """Answer with a value as JSON."""
+        """Return a value as an answer in JSON."""
         text = json.dumps(value, separators=(",", ":"), ensure_ascii=False)
         return ServedResponse(status, "application/json", (text.encode("utf-8", "replace"),))
 
@@ -102,20 +101,19 @@ Handler = Callable[[HttpRequest], Awaitable[ServedResponse]]
 
 
 class UnixServer:
-    """Serves one handler on one unix socket."""
+    """Server of one handler on one unix socket."""
 
     def __init__(self, handler: Handler) -> None:
-        """Nothing listens before `listen`."""
         self._handler = handler
         self._listener: asyncio.Server | None = None
         self._connections: set[asyncio.Task[Any]] = set()
         self._path: Path | None = None
 
     async def listen(self, path: Path) -> None:
-        """Bind `path`, for this user only; what a killed predecessor left there is replaced.
+        """Bind `path`, for this user only; a socket of a killed predecessor is replaced.
 
         Raises:
-            OSError: It cannot be bound.
+            OSError: The path cannot be bound.
         """
         sock = _bound(path)
         try:
@@ -126,7 +124,7 @@ class UnixServer:
         self._path = path
 
     async def close(self) -> None:
-        """Stop listening, end what is being served, remove the socket. Idempotent."""
+        """Stop listening, end pending requests, remove the socket. Idempotent."""
         listener, self._listener = self._listener, None
         if listener is not None:
             listener.close()

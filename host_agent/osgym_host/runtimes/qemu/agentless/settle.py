@@ -1,4 +1,4 @@
-"""When is the screen final, as far as can be seen from outside: its pixels, and whether the guest works.
+"""Settling of a screen seen from outside: by its pixels, and by the work of the guest.
 
 A guest's screen only changes when its processors run, and they are seen to run. So the rule is: nothing
 drawn for `quiet_ms` (carets that blink do not count) and the processors at rest for `idle_ms`. Timers that
@@ -20,11 +20,11 @@ from osgym_protocol.codes import SettlePolicy, SettleReason
 from osgym_protocol.limits import DEFAULT_SETTLE_MAX_MS
 
 POINTER_LEAST_MS = 8.0
-"""A USB guest fetches the pointer's reports by polling; until then it rests."""
+"""Least wait after input of the pointer: a USB guest fetches its reports by polling, and rests until then."""
 KEY_LEAST_MS = 1.0
 DRAIN_MAX_MS = 1000.0
 BLIND_POINTER_MS, BLIND_KEY_MS = 25.0, 10.0
-"""The same waits where the guest's work cannot be seen."""
+"""Waits after input where the guest's work cannot be seen."""
 _DRAIN_TURN_MS = 1.0
 _REMEMBERED = 16
 
@@ -64,13 +64,13 @@ RULES = {
 
 @dataclass(frozen=True, slots=True)
 class SettledScreen:
-    """How a wait ended.
+    """Result of a wait.
 
     Attributes:
-        wait_ms: From the end of the input.
-        last_change_ms: The same for the last change that was seen; None when there was none.
-        frame: The screen at the end.
-        taken_s: When it was taken (monotonic).
+        wait_ms: Duration from the end of the input.
+        last_change_ms: Time of the last seen change from the end of the input; None without a change.
+        frame: Screen at the end.
+        taken_s: Time of its capture (monotonic).
     """
 
     reason: SettleReason
@@ -81,11 +81,14 @@ class SettledScreen:
 
 
 class QuietJudge:
-    """Decides, from what was seen. Pure: times (monotonic, in milliseconds) are given in."""
+    """Judge of observations. Pure: the caller gives the times (monotonic, in milliseconds)."""
 
     def __init__(self, rule: QuietRule, began_ms: float, before: Frame | None, look_ms: float = 50.0) -> None:
-        """Args: began_ms: end of the input; before: the screen before it, None when nobody looked; look_ms:
-        how often the screen may be read while the guest is at work."""
+        """Args:
+        began_ms: End of the input.
+        before: Screen before it, None when nobody looked.
+        look_ms: Least time between captures while the guest is at work.
+        """
         self._rule = rule
         self._look_every_ms = look_ms
         self._began_ms = began_ms
@@ -100,11 +103,11 @@ class QuietJudge:
         self._restless_ms = began_ms
 
     def rested_since(self, at_ms: float) -> None:
-        """Count the quiet of the screen from an earlier time: it has shown the same since then."""
+        """Count the quiet of the screen from an earlier time, since which it has not changed."""
         self._restless_ms = at_ms
 
     def add_work(self, at_ms: float, work: VcpuWork | None) -> None:
-        """Take in what the processors have done; None: they cannot be seen."""
+        """Add the work of the processors so far; None where it cannot be seen."""
         if work is None:
             return
         before, since_ms = self._work, self._work_ms
@@ -116,11 +119,11 @@ class QuietJudge:
             self._busy_ms = at_ms
 
     def ignore_work_so_far(self, at_ms: float, work: VcpuWork | None) -> None:
-        """What the processors did up to now was for us: it does not count."""
+        """Ignore the work of the processors so far, which a capture caused."""
         self._work, self._work_ms = work, at_ms
 
     def add_frame(self, at_ms: float, frame: Frame) -> None:
-        """Take in a frame."""
+        """Add a frame."""
         before, self._frame, self._looked_ms = self._frame, frame, at_ms
         if before is None:
             return
@@ -139,14 +142,14 @@ class QuietJudge:
             self._restless_ms = at_ms
 
     def needs_frame(self, at_ms: float) -> bool:
-        """Whether it is time to look at the screen."""
+        """Return whether it is time to capture the screen."""
         since_ms = at_ms - self._looked_ms
         if self._looked_ms < 0:
             return self._is_idle(at_ms) or at_ms - self._began_ms >= self._look_every_ms
         return since_ms >= self._look_every_ms or (self._is_due(at_ms) and since_ms > 0)
 
     def is_settled(self, at_ms: float) -> bool:
-        """Whether the frame seen at this very time is the final one."""
+        """Return whether the frame added at this very time is the final one."""
         return self._looked_ms == at_ms and self._is_due(at_ms)
 
     def _is_idle(self, at_ms: float) -> bool:
@@ -166,7 +169,7 @@ class QuietJudge:
 def rule_for(
     policy: SettlePolicy, *, quiet_ms: float | None = None, max_ms: float | None = None
 ) -> QuietRule:
-    """Return a policy's rule with what a request says laid over it."""
+    """Return a policy's rule with the options of a request."""
     rule = RULES[policy]
     if quiet_ms is not None:
         rule = replace(rule, quiet_ms=quiet_ms, idle_ms=min(rule.idle_ms, quiet_ms))
@@ -174,7 +177,7 @@ def rule_for(
 
 
 def still_at_rest(rule: QuietRule) -> QuietRule:
-    """Return a rule for a screen that still shows what a step ended with: the guest rests as after a step."""
+    """Return the rule for a screen that still shows a step's last frame: the guest rests as after a step."""
     busy_quiet_ms = max(rule.quiet_ms, EXACT.busy_quiet_ms)
     return replace(rule, idle_ms=EXACT.idle_ms, busy_quiet_ms=busy_quiet_ms, turn_ms=EXACT.turn_ms)
 
@@ -189,7 +192,7 @@ async def settle(
     rested_s: float | None = None,
     stop: Callable[[], bool] = lambda: False,
 ) -> SettledScreen:
-    """Wait until the screen is final by the rule, or its time is up, or `stop` says so.
+    """Wait until the screen is final by the rule, its time is up, or `stop` returns True.
 
     Args:
         before: The screen at the beginning of the wait; None where nobody looked.
@@ -231,7 +234,7 @@ async def pause(
 async def drained(
     vcpus: Vcpus | None, *, pointer: bool, rest_ms: float = 0.0, busy_share: float = 0.5
 ) -> None:
-    """Wait until the guest has worked off the input it got: it halts then. Bounded by `DRAIN_MAX_MS`.
+    """Wait until the guest has processed its input and halts. Bounded by `DRAIN_MAX_MS`.
 
     A guest that never halts is given the time in which it takes its interrupts.
 

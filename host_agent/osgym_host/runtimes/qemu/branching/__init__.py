@@ -1,4 +1,4 @@
-"""Branch points of running machines: taken, kept on disk, carried to other hosts, given to children."""
+"""Branch points of running machines: taken, kept on disk, exported, restored in children."""
 
 from osgym_host.runtimes.qemu.branching.point_store import BranchChild, BranchPointStore
 from osgym_host.runtimes.qemu.branching.point_taker import BranchSource

@@ -1,4 +1,4 @@
-"""Pages of guest RAM as a file: what of a checkpoint goes to disk, or to another host.
+"""File of guest RAM pages, for checkpoints on disk and for other hosts.
 
 Layout, little endian: magic, version, page size, size of the RAM, number of runs, number of chunks, CRC-32
 of the runs (`_HEADER`); then an offset and a length for each run of pages; then the pages back to back, cut
@@ -32,20 +32,20 @@ _LENGTH = struct.Struct("<I")
 _CHUNK_BYTES = 4 << 20
 _COMPRESSED_MAX = _CHUNK_BYTES + _CHUNK_BYTES // 1000 + 64  # zlib's own bound is 0.03 % and 13 bytes
 _MOST_SHRUNK = 1100
-"""Deflate makes no more than 1,032 bytes of one: pages that a file is too short for are not in it."""
+"""Largest compression: deflate makes no more than 1,032 bytes of one, so a shorter file lacks pages."""
 _LEVEL = 1
 _AT_ONCE = 4
 
 
 class DeltaFileError(OsgymHostError):
-    """The file is not one of ours, is damaged, or does not fit."""
+    """Error of a file that is damaged, foreign or does not fit."""
 
 
 def write_file(path: Path, delta: RamDelta, ram_bytes: int, workers: Executor) -> None:
-    """Write pages to a new file. Blocking; compresses in the workers.
+    """Write pages to a new file. Blocking; the workers compress.
 
     Raises:
-        OSError: It is there already, or the disk is full.
+        OSError: The file exists, or the disk is full.
     """
     size = delta.size_bytes
     starts = range(0, size, _CHUNK_BYTES)
@@ -61,10 +61,10 @@ def write_file(path: Path, delta: RamDelta, ram_bytes: int, workers: Executor) -
 
 
 def read_file(path: Path, ram_bytes: int, workers: Executor) -> RamDelta:
-    """Read pages back. Blocking.
+    """Read pages. Blocking.
 
     Args:
-        ram_bytes: Size of the RAM they must be of.
+        ram_bytes: Size of the RAM to which they must belong.
 
     Raises:
         DeltaFileError: The file is damaged or of a machine of another size.
@@ -93,7 +93,7 @@ def read_file(path: Path, ram_bytes: int, workers: Executor) -> RamDelta:
 
 
 def check_file(path: Path, ram_bytes: int) -> None:
-    """Make sure that `read_file` will take a file, in the memory of one chunk. Blocking.
+    """Check that `read_file` will accept a file, in the memory of one chunk. Blocking.
 
     Raises:
         DeltaFileError: The file is damaged or of a machine of another size.
@@ -107,7 +107,7 @@ def check_file(path: Path, ram_bytes: int) -> None:
 
 
 def _in_order(starts: range, pages: memoryview, workers: Executor) -> Iterator[bytes]:
-    """The chunks, compressed a few at a time."""
+    """Yield the compressed chunks in order, a few being compressed at a time."""
     rest = iter(starts)
     pending = deque(workers.submit(_pack, pages, start) for start in islice(rest, _AT_ONCE))
     while pending:
@@ -133,7 +133,7 @@ def _unpack(packed: bytes, place: memoryview) -> None:
 
 
 def _read_head(file: BinaryIO, ram_bytes: int) -> Extents:
-    """Return where the pages belong; what follows is then known to be chunks enough for them, and no more."""
+    """Return the places of the pages, after checking that the rest is exactly the chunks for them."""
     file_bytes = os.fstat(file.fileno()).st_size
     magic, version, page, size, count, chunks, checksum = _HEADER.unpack(_exactly(file, _HEADER.size))
     if magic != _MAGIC or version != _VERSION:
@@ -160,7 +160,7 @@ def _read_head(file: BinaryIO, ram_bytes: int) -> Extents:
 
 
 def _check_chunks(file: BinaryIO, size: int, chunks: int, file_bytes: int) -> None:
-    """Go from chunk to chunk by what each says of its length; the file then stands at the first again."""
+    """Follow the chunks by their lengths, then return to the first one."""
     if chunks != -(-size // _CHUNK_BYTES):
         raise DeltaFileError(f"{chunks} chunks cannot hold {size} bytes")
     first = at = file.tell()

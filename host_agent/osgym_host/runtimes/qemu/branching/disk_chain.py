@@ -1,4 +1,4 @@
-"""The layers of a machine's disk: frozen ones below, one on top that is written to.
+"""Layers of a machine's disk: frozen ones below, one on top that is written to.
 
 Names in a machine's folder are the record; nothing else has to be written down or found again:
 
@@ -50,15 +50,15 @@ _QMP_TIMEOUT_S = 10.0
 
 
 class DiskChainError(OsgymHostError):
-    """The layers of a disk are not as they should be, or could not be changed."""
+    """Error of a disk's layers: unexpected, or not changed."""
 
 
 @dataclass(frozen=True, slots=True)
 class DiskChain:
-    """The layers of a running machine's own, from the bottom up; the last one is written to.
+    """Layers of a running machine's own, from the bottom up; the last one is written to.
 
     Attributes:
-        number: How often it was branched: 0 as long as the overlay it started with is on top.
+        number: Number of its branchings: 0 as long as its first overlay is on top.
     """
 
     folder: Path
@@ -74,17 +74,17 @@ class DiskChain:
 
 @dataclass(frozen=True, slots=True)
 class NewLayer:
-    """An empty layer that QEMU has open already but does not use yet."""
+    """Empty layer that QEMU has open but does not use yet."""
 
     node: str
     path: Path
 
 
 async def read_chain(qmp: Qmp, folder: Path, overlay: Path) -> DiskChain:
-    """Find out what a running machine's disk is made of.
+    """Read the layers of a running machine's disk.
 
     Raises:
-        DiskChainError: QEMU does not say, or files are missing.
+        DiskChainError: QEMU's answer is malformed, or files are missing.
         QmpError: QEMU does not answer.
     """
     number = _top_number(await qmp.execute("query-block", timeout_s=_QMP_TIMEOUT_S))
@@ -96,7 +96,7 @@ async def read_chain(qmp: Qmp, folder: Path, overlay: Path) -> DiskChain:
 
 
 async def open_top(qmp: Qmp, chain: DiskChain, prepared: Path) -> NewLayer:
-    """Move an empty qcow2 file into the machine's folder and have QEMU open it, ahead of its use.
+    """Move an empty qcow2 file into the machine's folder and open it in QEMU, ahead of its use.
 
     Raises:
         OSError: It cannot be moved.
@@ -120,14 +120,14 @@ async def open_top(qmp: Qmp, chain: DiskChain, prepared: Path) -> NewLayer:
 
 
 async def use_top(qmp: Qmp, chain: DiskChain, top: NewLayer) -> None:
-    """Put the new layer on top; all that was written before is frozen from now on."""
+    """Put the new layer on top; everything written before is frozen from now on."""
     await qmp.execute(
         "blockdev-snapshot", {"node": chain.top_node, "overlay": top.node}, timeout_s=_QMP_TIMEOUT_S
     )
 
 
 async def drop_top(qmp: Qmp, top: NewLayer) -> None:
-    """Let go of a layer that was not used. Never raises."""
+    """Close and remove a layer that was not used. Never raises."""
     with contextlib.suppress(QmpError):
         await qmp.execute("blockdev-del", {"node-name": top.node}, timeout_s=_QMP_TIMEOUT_S)
         top.path.unlink(missing_ok=True)
@@ -137,7 +137,7 @@ async def flatten(qmp: Qmp, chain: DiskChain, *, timeout_s: float = _STREAM_TIME
     """Copy all frozen layers into the one on top, while the machine runs, and remove them.
 
     Raises:
-        DiskChainError: It took too long, or QEMU could not read or write; the chain is as it was.
+        DiskChainError: It took too long, or QEMU could not read or write; the chain is unchanged.
         QmpError: QEMU refused or is gone.
     """
     if len(chain.layers) == 1:
@@ -171,7 +171,8 @@ async def flatten(qmp: Qmp, chain: DiskChain, *, timeout_s: float = _STREAM_TIME
 
 
 async def attach(qmp: Qmp, overlay: Path, layers: Sequence[Path], base_image: str) -> None:
-    """Put frozen layers, linked into the machine's folder, between a waiting machine's overlay and its base.
+    """Insert frozen layers, linked into the machine's folder, between a parked machine's overlay and its
+    base.
 
     Args:
         base_image: Format of the disk image at the bottom (`Disk.base_image`).
@@ -198,7 +199,7 @@ async def attach(qmp: Qmp, overlay: Path, layers: Sequence[Path], base_image: st
 
 
 def freeze(layers: Sequence[Path], folder: Path, name: str = "layer-{:02}.qcow2") -> tuple[Path, ...]:
-    """Link frozen layers into another folder, readable by every machine and writable by none any more.
+    """Link frozen layers into another folder, readable by every machine and writable by none.
 
     Raises:
         OSError: One is missing, is not a regular file, or the folder is on another file system.
@@ -226,7 +227,7 @@ def link_below(layers: Sequence[Path], folder: Path) -> tuple[Path, ...]:
 
 
 def disk_mib(layers: Sequence[Path]) -> float:
-    """Return what layers take on disk."""
+    """Return the disk space of layers in MiB."""
     return sum(path.stat(follow_symlinks=False).st_blocks * 512 for path in layers) / (1 << 20)
 
 
@@ -284,7 +285,7 @@ def _regular(path: Path) -> Iterator[int]:
 
 
 async def _forget_nodes(qmp: Qmp, chain: DiskChain) -> None:
-    """Close what QEMU still has open of layers that are not in use any more."""
+    """Close block nodes of layers that are not in use any more."""
     named = [f"{_FROZEN_NODE}-{len(chain.layers)}"]
     named += [f"{_FROZEN_NODE}-{index}" for index in reversed(range(len(chain.layers)))]
     named += [_node(number) for number in reversed(range(chain.number))] + [DISK_FILE_NODE]

@@ -1,4 +1,4 @@
-"""Branch points as they lie in memory and on disk, and the store of those that are kept.
+"""Branch points in memory and on disk, and the store of kept ones.
 
 A kept point (checkpoint) is a folder below `<data>/checkpoints` that never changes, named by its id:
 
@@ -51,13 +51,12 @@ Amount = Annotated[float, Field(ge=0, allow_inf_nan=False)]
 
 
 class PointManifest(BaseModel):
-    """Everything that is known about a kept point.
+    """Manifest of a kept point.
 
     Attributes:
-        image_digest: The golden snapshot that its RAM and disk are laid over.
-        ram_bytes, screen_bytes, disk_bytes: What the whole memory, screen memory and disk are of; no
-            screen is 0.
-        imported: It was taken on another host.
+        image_digest: Digest of the golden snapshot below its RAM and disk.
+        ram_bytes, screen_bytes, disk_bytes: Sizes of the whole memory, screen memory (0: none) and disk.
+        imported: True if it was taken on another host.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -93,19 +92,19 @@ class PointManifest(BaseModel):
             raise PointFailed(f"the manifest of a branch point is broken: {place} {first['msg']}") from exc
 
     def branch_point(self) -> BranchPoint:
-        """As the contract speaks of it."""
+        """Handle of the runtime contract."""
         names = {field.name for field in fields(BranchPoint)} - {"kept"}
         return BranchPoint(kept=True, **self.model_dump(include=names))
 
 
 @dataclass(slots=True)
 class PointData:
-    """A point of which children can be made.
+    """Point from which children can be made.
 
     Attributes:
-        layers: Its frozen disk, from the bottom up.
-        ram, screen: Its memory, None for what is on disk (or for no screen).
-        ram_bytes, screen_bytes: Of the whole memory and screen memory; no screen is 0.
+        layers: Frozen layers of its disk, from the bottom up.
+        ram, screen: Pages of its memory, None while they are only on disk (or for no screen).
+        ram_bytes, screen_bytes: Sizes of the whole memory and screen memory; no screen is 0.
     """
 
     info: BranchPoint
@@ -119,11 +118,11 @@ class PointData:
 
     @property
     def state(self) -> Path:
-        """Its device state."""
+        """Path of its device state."""
         return self.folder / STATE
 
     def forget(self) -> None:
-        """Give its memory back."""
+        """Free its memory."""
         for delta in (self.ram, self.screen):
             if delta is not None:
                 delta.close()
@@ -134,12 +133,11 @@ class KeptPointStore:
     """Kept points below `<data>/checkpoints`; several processes may use it at once."""
 
     def __init__(self, data_dir: Path) -> None:
-        """Nothing is touched."""
         self.folder = data_dir / "checkpoints"
 
     @contextlib.contextmanager
     def workspace(self) -> Iterator[Path]:
-        """An empty folder to write a point into; gone afterwards unless it was published."""
+        """Context with an empty folder for a point; removed at the end unless it was published."""
         self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         with workspace_in(self.folder) as outer:
             prepared = outer / _PREPARED
@@ -147,7 +145,7 @@ class KeptPointStore:
             yield prepared
 
     def publish(self, prepared: Path, manifest: PointManifest, token: str | None) -> PointData:
-        """Make what was written durable and visible, all at once. Blocking.
+        """Make the written files durable and visible, all at once. Blocking.
 
         Raises:
             OSError: The disk is full, or fails.
@@ -163,11 +161,11 @@ class KeptPointStore:
         return self.load(manifest.point_id)
 
     def load(self, point_id: str) -> PointData:
-        """Read one.
+        """Read one point.
 
         Raises:
             PointNotFound: No point has this id.
-            PointFailed: It is broken.
+            PointFailed: The point is broken.
         """
         folder = self.folder / point_id
         if POINT_ID.match(point_id) is None or not (folder / MANIFEST).is_file():
@@ -187,7 +185,7 @@ class KeptPointStore:
         )
 
     def all(self) -> list[PointData]:
-        """Return all complete ones, the oldest first; broken ones are left out, and logged."""
+        """Return all complete points, the oldest first; broken ones are left out, and logged."""
         found = []
         for folder in self.folder.iterdir() if self.folder.is_dir() else ():
             if not POINT_ID.match(folder.name):
@@ -199,7 +197,7 @@ class KeptPointStore:
         return sorted(found, key=lambda point: point.info.created_at)
 
     def remove(self, point_id: str) -> None:
-        """Remove one in one rename. Idempotent; machines that were made of it go on.
+        """Remove a point by one rename. Idempotent; its children go on.
 
         Raises:
             OSError: It cannot be removed.
@@ -212,17 +210,17 @@ class KeptPointStore:
         remove_tree(removing)
 
     def reap(self) -> None:
-        """Remove what killed host agents left half written or half removed."""
+        """Remove points that killed host agents left half written or half removed."""
         reap_folders(self.folder)
 
 
 def mib(size_bytes: float) -> float:
-    """Return bytes as MiB, to a hundredth."""
+    """Convert bytes to MiB, rounded to a hundredth."""
     return math.ceil(size_bytes / (1 << 20) * 100) / 100
 
 
 def _read(path: Path) -> bytes:
-    """Read a small file; of one that is too large, more than it may have, and no more than that."""
+    """Read a small file; of a larger one, one byte more than the bound."""
     with path.open("rb") as file:
         return file.read(_MANIFEST_MAX_BYTES + 1)
 

@@ -1,4 +1,4 @@
-"""The milliseconds in which a machine stands still to be branched.
+"""Capture of a machine's state while it stands still for milliseconds.
 
 All that can be done before is done before: the new layer of its disk is open; its memory is copied, as far
 as the kernel can tell what is written meanwhile (`ram_native`), or at least there is room to copy it to.
@@ -42,20 +42,20 @@ _SPARE_PART = 8
 _SPARE_BYTES = 8 << 20
 _ROUNDS = 3
 _FEW_BYTES = 2 << 20
-"""Copying so little takes a millisecond: no further round is made ahead."""
+"""Amount that is copied in a millisecond: no further round is made ahead."""
 
 
 class PauseFailed(OsgymHostError):
-    """The machine could not be stopped, read or saved."""
+    """Failure to pause, read or save the machine."""
 
 
 @dataclass(frozen=True, slots=True)
 class PausedState:
-    """What was taken.
+    """Captured state.
 
     Attributes:
         screen: Memory of the VGA screen, None where there is none.
-        pause_ms: From the command to stop until the machine ran again.
+        pause_ms: Time from the command to stop until the machine ran again.
     """
 
     ram: RamDelta
@@ -63,14 +63,14 @@ class PausedState:
     pause_ms: float
 
     def forget(self) -> None:
-        """Give its memory back."""
+        """Free its memory."""
         for delta in (self.ram, self.screen):
             if delta is not None:
                 delta.close()
 
 
 class MemoryReader:
-    """Copies a machine's memory. Blocking; used in threads, one at a time.
+    """Copier of a machine's memory. Blocking; used in threads, one at a time.
 
     Where the kernel notes which pages are written, all are copied while the machine runs, and only those
     that it wrote meanwhile are copied again while it stands still.
@@ -79,7 +79,7 @@ class MemoryReader:
     def __init__(
         self, pid: int, ram: RamIdentity, screen: MappedRange | None, helpers: Executor | None
     ) -> None:
-        """Do all that can be done while the machine runs.
+        """Copy ahead while the machine runs.
 
         Raises:
             RamDeltaError: The process is gone or may not be looked into.
@@ -97,15 +97,13 @@ class MemoryReader:
             raise
 
     def __enter__(self) -> Self:
-        """Use it in a `with`."""
         return self
 
     def __exit__(self, *_exc: object) -> None:
-        """Close it."""
         self.close()
 
     def copy(self) -> None:
-        """Copy what is still to be copied; the machine stands still."""
+        """Copy the remaining pages while the machine stands still."""
         for part in self._parts:
             part.late = part.scanner.scan() if part.ahead is None else part.scanner.scan_written()
         for part in self._parts:
@@ -122,14 +120,14 @@ class MemoryReader:
         return deltas
 
     def close(self) -> None:
-        """Let go of the process, and of memory that nobody took."""
+        """Close the process and free memory that was not returned."""
         for part in self._parts:
             part.scanner.close()
             if not self._taken:
                 part.pages.close()
 
     def _prepare(self, part: _Part) -> None:
-        """Copy ahead, or at least make the memory for the copy real."""
+        """Copy ahead, or at least fault in the memory for the copy."""
         size = sum(piece.end - piece.start for piece in part.scanner.pieces)
         part.ahead = part.scanner.scan_and_watch()
         if part.ahead is None:
@@ -148,7 +146,7 @@ class MemoryReader:
 
 
 class _Part:
-    """A range of memory on its way: `ahead` was copied while the machine ran, `late` while it stood still."""
+    """Range of memory being copied: `ahead` while the machine ran, `late` while it stood still."""
 
     def __init__(self, scanner: RamScanner) -> None:
         self.scanner = scanner
@@ -160,15 +158,15 @@ class _Part:
 async def pause_and_capture(
     qmp: Qmp, reader: MemoryReader, state: Path, freeze: Callable[[], Awaitable[None]], threads: Executor
 ) -> PausedState:
-    """Stop the machine, take all of it, and let it go on, whatever happens. Not to be cancelled.
+    """Pause the machine, capture its state, and resume it in every case. Must not be cancelled.
 
     Args:
-        state: Where the device state goes: a new file.
-        freeze: Puts a new layer on the disk.
+        state: New file for the device state.
+        freeze: Function that puts a new layer on the disk.
 
     Raises:
         PauseFailed: The machine does not run.
-        QmpError, RamDeltaError, OSError: Something failed; the machine runs again if it can.
+        QmpError, RamDeltaError, OSError: A part failed; the machine runs again if it can.
     """
     status = (await qmp.query("query-status", timeout_s=_QUERY_TIMEOUT_S)).get("status")
     if status != "running":
@@ -204,7 +202,7 @@ async def pause_and_capture(
 
 
 async def screen_memory(qmp: Qmp) -> MappedRange | None:
-    """Where in QEMU's process the memory of the VGA screen is; None while the guest has it switched off.
+    """Return the address of the VGA screen's memory in QEMU; None while the guest has it switched off.
 
     Raises:
         QmpError: QEMU does not answer.

@@ -1,4 +1,4 @@
-"""A kept branch point as one file: written for another host, and taken in as what a stranger sent.
+"""Archive of a kept branch point: one file for another host, read as hostile input.
 
 The file is a tar archive, so that people can look into it, with these members in this order, all plain
 files: `export.json` (sizes and digests of the rest), `manifest.json`, `token`, `device.state`,
@@ -72,7 +72,7 @@ class _Export(BaseModel):
 
 
 def export_point(store: KeptPointStore, point_id: str, target: Path) -> None:
-    """Write a kept point as one file, which appears whole or not at all. Blocking.
+    """Write a kept point to one file, which appears whole or not at all. Blocking.
 
     Raises:
         PointNotFound: It is gone.
@@ -124,7 +124,7 @@ def _member(name: str, size: int) -> tarfile.TarInfo:
 
 
 def import_point(store: KeptPointStore, data_dir: Path, source: Path) -> PointData:
-    """Take in a kept point of another host under an id of this host's. Blocking.
+    """Read a kept point of another host and store it under a new id. Blocking.
 
     Raises:
         PointFailed: The file is broken, or of a golden snapshot that is not here; nothing is left.
@@ -167,10 +167,10 @@ def _import(store: KeptPointStore, data_dir: Path, file: BinaryIO, folder: Path)
 
 
 def _golden(data_dir: Path, manifest: PointManifest) -> GoldenSnapshot:
-    """Return the golden snapshot that a point was taken from.
+    """Return the golden snapshot from which a point was taken.
 
     Raises:
-        PointFailed: This host does not have it, or has one that does not fit the point.
+        PointFailed: This host lacks it, or has one that does not fit the point.
     """
     snapshots = SnapshotStore(data_dir)
     try:
@@ -202,7 +202,7 @@ def _check_sizes(announced: dict[str, _File], manifest: PointManifest, folder: P
 
 
 def _clean_disk(path: Path, golden: GoldenSnapshot) -> None:
-    """Let the disk's header name nothing, and be of the right size."""
+    """Erase all names in the disk's header, and check its size."""
     with path.open("r+b") as file:
         head = file.read(_HEAD_BYTES)
         header = parse_header(head, path.stat().st_size)

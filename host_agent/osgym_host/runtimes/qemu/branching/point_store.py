@@ -1,4 +1,4 @@
-"""Branching a running virtual machine: take its RAM and disk at one moment, give them to others.
+"""Store of branch points of running virtual machines: taken, restored, released.
 
 The runtime owns the machines; this module is told what it needs of one (`BranchSource`,
 `BranchChild`) and gives back a `BranchPoint`, the handle of the runtime contract.
@@ -43,7 +43,7 @@ from osgym_host.runtimes.qemu.machine import Machine
 log = logging.getLogger(__name__)
 
 MAX_LAYERS = 8
-"""Frozen layers under a disk before they are joined: each costs open files and look-ups in every child."""
+"""Number of frozen layers under a disk before they are joined: each costs files and look-ups in children."""
 _THREADS = 4
 _LOAD_TIMEOUT_S = 30.0
 
@@ -52,12 +52,12 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class BranchChild:
-    """What is needed of a process that waits with `-incoming defer` to make it a child.
+    """Resources of a parked process that becomes a child.
 
     Attributes:
-        folder: Its own folder: links to the frozen layers it needs are put there (`below-*.qcow2`).
-        overlay: Its empty overlay in that folder.
-        control: Of the library in it, by which it can share the point's pages; None lets them be copied.
+        folder: Folder of the machine, which gets links to frozen layers (`below-*.qcow2`).
+        overlay: Empty overlay in that folder.
+        control: Socket to the library in it, by which it shares the point's pages; None: they are copied.
     """
 
     machine: Machine
@@ -69,7 +69,7 @@ class BranchChild:
 
 
 class _PointEntry:
-    """A point with those who use it now."""
+    """Point with its present users."""
 
     def __init__(self, point: PointData) -> None:
         self.point = point
@@ -81,14 +81,12 @@ class _PointEntry:
 
 
 class BranchPointStore:
-    """The branch points of one instance. Every method may be called concurrently."""
+    """Branch points of one instance. Every method may be called concurrently."""
 
     def __init__(self, *, run_folder: Path, data_dir: Path, max_layers: int = MAX_LAYERS) -> None:
-        """Nothing is touched before `start`.
-
-        Args:
-            run_folder: For temporary points (`run/<instance>/points`); nobody else uses it.
-            data_dir: For kept ones.
+        """Args:
+        run_folder: Folder for temporary points (`run/<instance>/points`), of this store alone.
+        data_dir: Folder for kept points.
         """
         self._folder = run_folder
         self._store = KeptPointStore(data_dir)
@@ -102,7 +100,7 @@ class BranchPointStore:
         self._sharing = asyncio.Lock()
 
     async def start(self) -> tuple[BranchPoint, ...]:
-        """Remove what a killed predecessor left and return the kept points on disk.
+        """Remove leftovers of a killed predecessor and return the kept points.
 
         Raises:
             OSError: Leftovers cannot be removed.
@@ -117,7 +115,7 @@ class BranchPointStore:
         return self._store.all()
 
     async def settle(self) -> None:
-        """Wait until nothing is under way."""
+        """Wait for pending work."""
         while self._tasks:
             await asyncio.wait(self._tasks)
 
@@ -131,12 +129,12 @@ class BranchPointStore:
     # Taking ------------------------------------------------------------------------------------------
 
     async def take(self, source: BranchSource, *, keep: bool) -> BranchPoint:
-        """Take a point; the machine stands still for milliseconds and goes on whatever happens.
+        """Take a point; the machine stands still for milliseconds and goes on in every case.
 
         Cancelled, it is taken nevertheless, and released then.
 
         Args:
-            keep: Return only when it is on disk for good.
+            keep: True to return only when it is durable on disk.
 
         Raises:
             PointFailed: It could not be taken; nothing of it is left, the machine runs.
@@ -166,12 +164,12 @@ class BranchPointStore:
         return point.info
 
     async def freeze_disk(self, source: BranchSource) -> tuple[Path, ...]:
-        """Freeze the machine's own layers, and return them from the bottom up; it runs on over a new one.
+        """Freeze the machine's own layers, and return them from the bottom up; it writes to a new one.
 
         Cancelled, it is done nevertheless.
 
         Raises:
-            PointFailed: It could not be done; the machine runs.
+            PointFailed: The layers could not be frozen; the machine runs.
         """
         return await asyncio.shield(self._spawn(self._freeze_disk_in_turn(source)))
 
@@ -188,14 +186,14 @@ class BranchPointStore:
     # Restoring ---------------------------------------------------------------------------------------
 
     async def restore(self, point: BranchPoint, child: BranchChild) -> str | None:
-        """Put the point's RAM, disk and device state into a waiting process; it stays paused.
+        """Load the point's RAM, disk and device state into a parked process; it stays paused.
 
         Returns:
-            What the guest agent demands until its new identity is acknowledged.
+            Token that the guest agent demands until its new identity is acknowledged.
 
         Raises:
             PointNotFound: It was released.
-            PointFailed: It could not be done; the process must be killed.
+            PointFailed: The point could not be loaded; the process must be killed.
         """
         return await asyncio.shield(self._spawn(self._restore(point, child)))
 
@@ -244,7 +242,7 @@ class BranchPointStore:
 
     @contextlib.asynccontextmanager
     async def _using(self, info: BranchPoint) -> AsyncIterator[PointData]:
-        """The point with its memory, which stays for as long as the context lasts."""
+        """Context with the point's data, whose memory stays meanwhile."""
         entry = self._entries.get(info.point_id)
         if entry is None:
             # One that another instance took, or that was there at the start.
@@ -280,7 +278,7 @@ class BranchPointStore:
     # Letting go --------------------------------------------------------------------------------------
 
     async def release(self, point: BranchPoint) -> None:
-        """Let go of a point and remove its files, once no child is being made of it. Idempotent."""
+        """Release a point and remove its files, once no child is being made of it. Idempotent."""
         await asyncio.shield(self._spawn(self._release(point)))
 
     async def _release(self, info: BranchPoint) -> None:
@@ -317,7 +315,7 @@ class BranchPointStore:
         )
 
     async def import_(self, source: Path) -> BranchPoint:
-        """Take in a kept point of another host; the file is hostile input.
+        """Read a kept point of another host; the file is hostile input.
 
         Raises:
             PointFailed: It is broken, or of a golden snapshot that is not here.
@@ -331,7 +329,7 @@ class BranchPointStore:
         return await asyncio.get_running_loop().run_in_executor(self._threads, call, *arguments)
 
     def _spawn(self, work: Coroutine[Any, Any, T]) -> asyncio.Task[T]:
-        """Work that goes on when who asked for it is cancelled."""
+        """Start work that goes on when its caller is cancelled."""
         task = asyncio.create_task(work)
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
@@ -339,5 +337,5 @@ class BranchPointStore:
 
 
 def _shared(delta: RamDelta, ram_bytes: int) -> RamDelta:
-    """The same pages in a memory file. The old memory goes when nobody copies from it any more. Blocking."""
+    """Return the same pages in a memory file, after pending copies of the old memory. Blocking."""
     return RamDelta(delta.extents, delta.shared(ram_bytes))

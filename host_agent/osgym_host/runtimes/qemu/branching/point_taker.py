@@ -1,4 +1,4 @@
-"""Taking a branch point of a running machine: before, during and after its pause."""
+"""Taking of a branch point of a running machine: before, during and after its pause."""
 
 from __future__ import annotations
 
@@ -41,13 +41,13 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class BranchSource:
-    """What is needed of a running machine to branch it.
+    """Resources of a running machine for branching.
 
     Attributes:
-        token: What its guest agent demands now; a child's first identity call needs it.
-        ram: The golden RAM that it maps.
-        folder: Its own folder: the files of its disk are in it, new ones are put there (`top-*.qcow2`).
-        overlay: The overlay in that folder that it was started with.
+        token: Token of its guest agent; a child's first identity call needs it.
+        ram: Golden RAM that it maps.
+        folder: Folder with the files of its disk, which gets new layers (`top-*.qcow2`).
+        overlay: First overlay in that folder.
         pausing: Gives a context within which the machine may stand still because we say so.
     """
 
@@ -63,7 +63,7 @@ class BranchSource:
 
 
 class PointTaker:
-    """Takes points of one instance's machines."""
+    """Taker of points of one instance's machines."""
 
     def __init__(
         self,
@@ -73,7 +73,10 @@ class PointTaker:
         threads: Executor,
         helpers: Executor,
     ) -> None:
-        """Args: run_folder: for temporary points; helpers: other threads than `threads`."""
+        """Args:
+        run_folder: Folder for temporary points.
+        helpers: Other threads than `threads`.
+        """
         self._folder = run_folder
         self._store = store
         self._max_layers = max_layers
@@ -82,7 +85,7 @@ class PointTaker:
         self._helpers = helpers
 
     async def take(self, source: BranchSource, *, keep: bool) -> PointData:
-        """Take a point; nobody else may take one of the same machine at the same time.
+        """Take a point. The caller excludes simultaneous points of the same machine.
 
         Raises:
             OsgymHostError, OSError: It could not be taken; nothing of it is left, the machine runs.
@@ -112,7 +115,7 @@ class PointTaker:
         """Put a new layer on top of a running machine's disk; return its own layers below that.
 
         Raises:
-            OsgymHostError, OSError: It could not be done; the machine runs as before.
+            OsgymHostError, OSError: The layer could not be added; the machine runs as before.
         """
         qmp = source.machine.qmp
         chain = await disk_chain.read_chain(qmp, source.folder, source.overlay)
@@ -175,7 +178,7 @@ class PointTaker:
         paused: PausedState,
         screen: MappedRange | None,
     ) -> PointData:
-        """Do what can be done when the machine runs again. Blocking."""
+        """Do the rest of the work while the machine runs again. Blocking."""
         layers = disk_chain.freeze(chain.layers, folder)
         size = paused.ram.size_bytes + (paused.screen.size_bytes if paused.screen else 0)
         info = BranchPoint(
@@ -201,7 +204,7 @@ class PointTaker:
         )
 
     def _keep(self, point: PointData, source: BranchSource) -> PointData:
-        """Write all of a point that is not written yet, and publish it. Blocking."""
+        """Write the remaining files of a point, and publish it. Blocking."""
         assert point.ram is not None
         delta_file.write_file(point.folder / RAM, point.ram, point.ram_bytes, self._helpers)
         if point.screen is not None:
@@ -220,5 +223,5 @@ class PointTaker:
 
 
 async def in_thread(threads: Executor, call: Callable[..., T], *arguments: object) -> T:
-    """Do blocking work in one of these threads."""
+    """Run a blocking call in one of these threads."""
     return await asyncio.get_running_loop().run_in_executor(threads, call, *arguments)

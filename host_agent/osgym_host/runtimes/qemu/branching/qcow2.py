@@ -1,4 +1,4 @@
-"""What must be known of a branch's disk before QEMU may open it: the header, and nothing it could lead to.
+"""Check of a branch's disk header before QEMU opens it.
 
 A header can name other files (backing file, data file) and ask for features that we never use. Of a file
 from another host both are refused or wiped. What lies behind the header maps the guest's disk to places in
@@ -26,10 +26,10 @@ _BACKING_AT = 8
 
 
 def parse_header(first_cluster: bytes, file_bytes: int) -> Qcow2Header:
-    """Check the beginning of a file (its first 64 KiB or all of it).
+    """Parse the beginning of a file (its first 64 KiB or all of it).
 
     Raises:
-        Qcow2Error: The file is not a qcow2, or uses what our disks never use.
+        Qcow2Error: The file is not a qcow2, or uses features that our disks never use.
     """
     header = read_header(first_cluster)
     if header.version != 3 or header.incompatible:
@@ -41,7 +41,7 @@ def parse_header(first_cluster: bytes, file_bytes: int) -> Qcow2Header:
 
 
 def without_names(first_cluster: bytes, header: Qcow2Header) -> bytes:
-    """Return the first cluster of a file with nothing in it but the header: no names, no extensions."""
+    """Return the first cluster of a file with only the header: no names, no extensions."""
     cluster = header.cluster_bytes
     clean = bytearray(min(cluster, len(first_cluster)))
     clean[: header.length] = first_cluster[: header.length]

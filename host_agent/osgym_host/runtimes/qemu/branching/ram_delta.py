@@ -1,4 +1,4 @@
-"""The pages of guest RAM that differ from the golden RAM file, read from and written into processes.
+"""Pages of guest RAM that differ from the golden RAM file, read from and written into processes.
 
 A clone maps the golden file privately: the kernel gives it a page of its own for each that it writes
 to. Those pages, and their places in the file, are all that has to be copied to make another process
@@ -21,6 +21,7 @@ import struct
 from array import array
 from collections.abc import Iterator, Sequence
 from concurrent.futures import Executor
+from ctypes import c_int, c_ssize_t, c_ulong, c_void_p
 from dataclasses import dataclass
 from itertools import accumulate
 from operator import sub
@@ -41,33 +42,25 @@ _ENTRY_BYTES = 8
 # The top byte of a pagemap entry: bit 63 present, 62 swapped, 61 a page of a file or shared.
 _PRIVATE = bytes(bool(top & 0xC0) and not top & 0x20 for top in range(256))
 _PRIVATE_RUN = re.compile(b"\x01+")
-
 _IOV_MAX = 1024
 _ATTACH_REMEDY = "run the host agent as root, or allow it with /proc/sys/kernel/yama/ptrace_scope = 0"
 
 _libc = ctypes.CDLL(None, use_errno=True)
 for _name in ("process_vm_readv", "process_vm_writev"):
-    getattr(_libc, _name).restype = ctypes.c_ssize_t
-    getattr(_libc, _name).argtypes = [
-        ctypes.c_int,
-        ctypes.c_void_p,
-        ctypes.c_ulong,
-        ctypes.c_void_p,
-        ctypes.c_ulong,
-        ctypes.c_ulong,
-    ]
+    getattr(_libc, _name).restype = c_ssize_t
+    getattr(_libc, _name).argtypes = [c_int, c_void_p, c_ulong, c_void_p, c_ulong, c_ulong]
 
 
 class RamDeltaError(OsgymHostError):
-    """The memory of a process could not be found, read or written."""
+    """Failure to find, read or write the memory of a process."""
 
 
 class _WritesNotTracked(Exception):  # an answer, not an error
-    """The kernel notes no writes to this memory."""
+    """Lack of write tracking for this memory."""
 
 
 class _PageQuery(enum.Enum):
-    """Flags and mask of the ioctl for what is asked of each page that is there."""
+    """Flags and mask of the ioctl for a query."""
 
     OWN = (0, _IS_FILE)
     WATCH = (_WP_MATCHING | _CHECK_WPASYNC, _IS_FILE)
@@ -77,7 +70,7 @@ class _PageQuery(enum.Enum):
 
 @dataclass(frozen=True, slots=True)
 class MappedRange:
-    """A part of the RAM file in a process: addresses `start` to `end` show it from `offset` on."""
+    """Mapped part of the RAM file: addresses `start` to `end` show it from `offset` on."""
 
     start: int
     end: int
@@ -86,12 +79,11 @@ class MappedRange:
 
 @dataclass(frozen=True, slots=True)
 class RamMap:
-    """Where a process has the RAM.
+    """Mappings of the RAM in a process.
 
     Attributes:
-        pieces: All of it, by ascending offset.
-        inherited: Runs that it maps from another file than the golden one: the pages of the branch
-            point it was made of.
+        pieces: Mappings of the whole RAM, by ascending offset.
+        inherited: Runs mapped from another file than the golden one: pages of its branch point.
     """
 
     pieces: tuple[MappedRange, ...]
@@ -99,10 +91,10 @@ class RamMap:
 
 
 def find_ram(pid: int, ram: RamIdentity) -> RamMap:
-    """Return where a process maps the RAM file for writing of its own.
+    """Return the private writable mappings of the RAM file in a process.
 
     Raises:
-        RamDeltaError: The file is not mapped, or in part, or shared with others.
+        RamDeltaError: The file is not mapped, only in part, or shared.
     """
     device = f"{os.major(ram.device):02x}:{os.minor(ram.device):02x}"
     golden, others = [], []
@@ -129,7 +121,7 @@ def find_ram(pid: int, ram: RamIdentity) -> RamMap:
 
 
 def _reached(pieces: Sequence[MappedRange]) -> int:
-    """Return how far pieces show a file without a hole."""
+    """Return the offset up to which pieces show a file without a hole."""
     reached = 0
     for piece in pieces:
         if piece.offset != reached:
@@ -141,7 +133,7 @@ def _reached(pieces: Sequence[MappedRange]) -> int:
 def _with_inherited(
     golden: Sequence[MappedRange], others: Sequence[MappedRange], size_bytes: int
 ) -> tuple[list[MappedRange], Extents]:
-    """Return the RAM as one piece, where parts of one mapping of it are covered by those of another file."""
+    """Return the RAM as one piece, parts of which are covered by mappings of another file."""
     base = golden[0].start - golden[0].offset
     offsets, lengths = array("Q"), array("Q")
     for piece in others:
@@ -156,7 +148,7 @@ def _with_inherited(
 
 
 class RamScanner:
-    """Finds and reads the private pages of one process. Opened ahead, so that a pause is short."""
+    """Finder and reader of the private pages of one process. Opened ahead, so that a pause is short."""
 
     def __init__(self, pid: int, memory: RamIdentity | MappedRange, *, use_ioctl: bool = True) -> None:
         """Open it; `use_ioctl` false reads pagemap as on kernels before 6.7.
@@ -179,21 +171,19 @@ class RamScanner:
         self.by_ioctl = use_ioctl and self._has_ioctl()
 
     def __enter__(self) -> Self:
-        """Use it in a `with`."""
         return self
 
     def __exit__(self, *_exc: object) -> None:
-        """Close it."""
         self.close()
 
     def close(self) -> None:
-        """Let go of the process. Idempotent."""
+        """Close the process. Idempotent."""
         if self._pagemap >= 0:
             os.close(self._pagemap)
             self._pagemap = -1
 
     def scan(self) -> Extents:
-        """Return which pages differ from the golden RAM now, or may do so.
+        """Return pages that differ from the golden RAM, or may differ.
 
         Raises:
             RamDeltaError: The process is gone.
@@ -201,10 +191,10 @@ class RamScanner:
         return union(self._scan(_PageQuery.OWN), self.inherited)
 
     def scan_and_watch(self) -> Extents | None:
-        """`scan`, and let the kernel note from this moment which pages are written.
+        """Scan, and let the kernel track writes to pages from this moment on.
 
         Returns:
-            None where that cannot be done: QEMU runs without our library, or the kernel is too old.
+            Differing pages; None without write tracking, for lack of our library or of a newer kernel.
 
         Raises:
             RamDeltaError: The process is gone.
@@ -217,10 +207,10 @@ class RamScanner:
             return None
 
     def scan_written(self, *, watch_on: bool = False) -> Extents:
-        """Return which pages were written since `scan_and_watch`.
+        """Return pages written since `scan_and_watch`.
 
         Args:
-            watch_on: From now on note those that are written after this.
+            watch_on: True to track writes after this call as well.
 
         Raises:
             RamDeltaError: The process is gone.
@@ -244,7 +234,7 @@ class RamScanner:
         return Extents(offsets, lengths)
 
     def read(self, extents: Extents, into: Pages, *, helpers: Executor | None = None) -> None:
-        """Copy the pages out. `helpers` lets a second thread copy the second half.
+        """Copy the pages out. With `helpers` a second thread copies the second half.
 
         Raises:
             RamDeltaError: The pages do not fit, or the process is gone.
@@ -307,10 +297,10 @@ class RamScanner:
 def write_delta(
     pid: int, memory: RamIdentity | MappedRange, delta: RamDelta, *, helpers: Executor | None = None
 ) -> None:
-    """Put the pages into another process that maps the same file privately; it must not run the guest yet.
+    """Write the pages into another process that maps the same file privately; its guest must not run yet.
 
     Args:
-        memory: The RAM file, or where the range begins that the pages are of.
+        memory: RAM file, or begin of the range of the pages.
 
     Raises:
         RamDeltaError: The process is gone, maps no such file, or has no memory left.
@@ -361,7 +351,7 @@ def _transfer(
     delta: RamDelta,
     helpers: Executor | None,
 ) -> None:
-    """Move between memory of ours and the extents in another process."""
+    """Copy between memory of this process and the extents in another one."""
     starts, lengths, offsets = _addresses(pieces, delta.extents)
     if delta.pages.packed:
         offsets = array("Q", accumulate(lengths, initial=0))[:-1]

@@ -1,4 +1,4 @@
-"""The library that QEMU is started with where one can be had, so that branching is faster.
+"""Native library in QEMU that makes branching faster, where it can be compiled.
 
 It is 200 lines of C (`native/ram_share.c`, which says what it does), compiled here once by the host's own
 compiler. Without a compiler, or on a kernel that lacks what it needs, everything works as well, by copying.
@@ -37,16 +37,16 @@ _STATUS = struct.Struct("=Q")
 
 
 class NativeUnavailable(OsgymHostError):
-    """The library cannot be built here; branching copies instead."""
+    """Lack of a compiler for the library; branching copies instead."""
 
 
 class NativeFailed(OsgymHostError):
-    """The library in a QEMU did not do what it was asked to; the process must be killed."""
+    """Failure of the library in a QEMU, which must be killed."""
 
 
 @dataclass(frozen=True, slots=True)
 class RamLibrary:
-    """The compiled library."""
+    """Compiled library."""
 
     path: Path
 
@@ -80,7 +80,7 @@ class RamLibrary:
         return cls(target)
 
     def environment(self, ram_fd: int, control_fd: int) -> dict[str, str]:
-        """Return what QEMU's environment needs, with the numbers that the descriptors have there."""
+        """Return variables for QEMU, with the numbers that the descriptors have there."""
         return {
             "LD_PRELOAD": str(self.path),
             "OSGYM_RAM_FD": str(ram_fd),
@@ -89,16 +89,18 @@ class RamLibrary:
 
 
 class RamLibraryLoader:
-    """The library, compiled when it is first asked for; where that fails, it is said once."""
+    """Loader that compiles the library on the first request; a failure is logged once."""
 
     def __init__(self, folder: Path | None) -> None:
-        """Args: folder: where to keep it; None is to do without."""
+        """Args:
+        folder: Folder for the library; None: never load it.
+        """
         self._folder = folder
         self._lock = asyncio.Lock()
         self._built: RamLibrary | None = None
 
     async def get(self) -> RamLibrary | None:
-        """Return it, None where there is none."""
+        """Return the library, None where there is none."""
         async with self._lock:
             if self._folder is not None and self._built is None:
                 try:
@@ -110,15 +112,15 @@ class RamLibraryLoader:
 
 
 class RamControl:
-    """Our end of the socket to the library in one QEMU; good for one request, before the guest runs."""
+    """Host's end of the socket to the library in one QEMU, for one request before the guest runs."""
 
     def __init__(self) -> None:
-        """Make both ends; give `theirs` to QEMU and close it then."""
+        """Make both ends. `theirs` is inherited by QEMU and closed then."""
         self._ours, self.theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_STREAM | socket.SOCK_CLOEXEC)
         self._ours.settimeout(_MAP_TIMEOUT_S)
 
     def map(self, fd: int, extents: Extents) -> None:
-        """Let QEMU show the pages of a memory file where they belong in its RAM. Blocking.
+        """Map the pages of a memory file at their places in QEMU's RAM. Blocking.
 
         Raises:
             NativeFailed: QEMU refused; the process must be killed.
@@ -140,6 +142,6 @@ class RamControl:
             raise NativeFailed(f"QEMU cannot map the pages of a branch point: {os.strerror(int(status))}")
 
     def close(self) -> None:
-        """Close it: the library's thread ends. Idempotent; must be done before the guest runs."""
+        """Close it, which ends the library's thread. Must be done before the guest runs. Idempotent."""
         self._ours.close()
         self.theirs.close()

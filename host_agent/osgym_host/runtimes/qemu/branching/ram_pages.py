@@ -1,4 +1,4 @@
-"""Pages of guest RAM that were copied out of a process, and where in the RAM they belong."""
+"""Copied pages of guest RAM, with their places in the RAM."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ _SEALS = fcntl.F_SEAL_SEAL | fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_GROW | _F_SEAL_F
 
 @dataclass(frozen=True, slots=True)
 class Extents:
-    """Runs of pages by their place in the RAM file, in bytes, ascending and apart."""
+    """Runs of pages by their offsets in the RAM file, in bytes, ascending and disjoint."""
 
     offsets: array[int]
     lengths: array[int]
 
     @property
     def size_bytes(self) -> int:
-        """All of them together."""
+        """Total size of the runs."""
         return sum(self.lengths)
 
     def __len__(self) -> int:
@@ -58,12 +58,12 @@ def union(first: Extents, second: Extents) -> Extents:
 
 
 class PageBuffer:
-    """Anonymous memory in which pages lie back to back, in the order of their extents.
+    """Anonymous memory with pages back to back, in the order of their extents.
 
-    Room is reserved cheaply, and made real by `prefault`.
+    Memory is only reserved at first; `prefault` allocates it.
 
     Attributes:
-        address: Where the memory begins in this process.
+        address: Address of the memory in this process.
     """
 
     packed = True
@@ -78,7 +78,7 @@ class PageBuffer:
         self.capacity_bytes = len(self._map)
 
     def prefault(self, size_bytes: int) -> None:
-        """Make the first bytes real now, so that filling them later costs no page faults."""
+        """Allocate the first bytes now, so that filling them later costs no page faults."""
         size = min(-(-size_bytes // PAGE) * PAGE, self.capacity_bytes)
         try:
             self._map.madvise(_MADV_POPULATE_WRITE, 0, size)
@@ -87,22 +87,22 @@ class PageBuffer:
                 self._map[start] = 0
 
     def view(self) -> memoryview:
-        """Return all of it, without a copy; release it before `close`."""
+        """Return all pages without a copy; release the view before `close`."""
         return memoryview(self._map)
 
     def shrink(self, size_bytes: int) -> None:
-        """Give back all memory behind the first bytes."""
+        """Free all memory behind the first bytes."""
         keep = -(-size_bytes // PAGE) * PAGE
         if keep < self.capacity_bytes:
             self._map.madvise(mmap.MADV_DONTNEED, keep, self.capacity_bytes - keep)
 
     def close(self) -> None:
-        """Give all memory back. It may not be used any more, by no thread."""
+        """Free all memory. No thread may use it afterwards."""
         self.shrink(0)
 
 
 class SharedPages:
-    """A memory file of the RAM's size in which each page lies at its own place, for children to map."""
+    """Memory file of the RAM's size with each page at its own offset, for children to map."""
 
     packed = False
 
@@ -114,19 +114,19 @@ class SharedPages:
         self.capacity_bytes = ram_bytes
 
     def seal(self) -> None:
-        """From now on nobody who is given the file can change it. Idempotent."""
+        """Forbid changes to the file from now on. Idempotent."""
         with contextlib.suppress(PermissionError):
             fcntl.fcntl(self.fd, fcntl.F_ADD_SEALS, _SEALS)
 
     def view(self) -> memoryview:
-        """Return all of it: reading a page that was not written makes one."""
+        """Return the whole file; reading a page that was not written allocates it."""
         return memoryview(self._map)
 
     def shrink(self, size_bytes: int) -> None:
-        """There is nothing to give back."""
+        """Do nothing: the file holds written pages only."""
 
     def close(self) -> None:
-        """Let go of the file; the memory goes with the last process that maps it."""
+        """Close the file; its memory is freed with the last process that maps it."""
         if self.fd >= 0:
             os.close(self.fd)
             self.fd = -1
@@ -139,7 +139,7 @@ Pages = PageBuffer | SharedPages
 
 @dataclass(frozen=True, slots=True)
 class RamDelta:
-    """Pages of guest RAM: `extents` says where they belong, `pages` holds them."""
+    """Pages of guest RAM: `extents` has their places, `pages` their content."""
 
     extents: Extents
     pages: Pages
@@ -150,7 +150,7 @@ class RamDelta:
         return self.extents.size_bytes
 
     def packed(self) -> memoryview:
-        """All pages back to back, in the order of the extents; a copy where they are not so already."""
+        """Return the pages back to back in the order of the extents, copied if necessary."""
         if self.pages.packed:
             return self.pages.view()[: self.size_bytes]
         buffer = PageBuffer(self.size_bytes)
@@ -160,7 +160,7 @@ class RamDelta:
         return buffer.view()[: self.size_bytes]
 
     def shared(self, ram_bytes: int) -> SharedPages:
-        """Return the pages as a sealed memory file; made by copying where they are not so already."""
+        """Return the pages as a sealed memory file, copied if necessary."""
         if isinstance(self.pages, SharedPages):
             self.pages.seal()
             return self.pages
@@ -172,7 +172,7 @@ class RamDelta:
         return made
 
     def close(self) -> None:
-        """Give the memory back."""
+        """Free the memory."""
         self.pages.close()
 
     def _places(self) -> tuple[array[int], array[int], list[int]]:

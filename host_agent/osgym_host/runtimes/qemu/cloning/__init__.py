@@ -1,4 +1,4 @@
-"""From a golden snapshot to replicas: parked machines, resumed, told who they are, found again."""
+"""Cloning of a golden snapshot: parked machines, resumed as replicas, identified, adopted."""
 
 from osgym_host.runtimes.qemu.cloning.adoption import AdoptableVms
 from osgym_host.runtimes.qemu.cloning.guest_identity import (
@@ -7,11 +7,12 @@ from osgym_host.runtimes.qemu.cloning.guest_identity import (
     give_up_token,
     new_identity,
 )
+from osgym_host.runtimes.qemu.cloning.managed_vm import VmOptions
 from osgym_host.runtimes.qemu.cloning.parked_pool import ParkedPoolOptions
 from osgym_host.runtimes.qemu.cloning.replica import QemuReplica
 from osgym_host.runtimes.qemu.cloning.resume import CloneResumer, check_spec
 from osgym_host.runtimes.qemu.cloning.snapshot_registry import ParkedPools, SnapshotRegistry
-from osgym_host.runtimes.qemu.cloning.vm_manager import VmManager, VmOptions
+from osgym_host.runtimes.qemu.cloning.vm_manager import VmManager
 
 __all__ = [
     "AdoptableVms",

@@ -10,10 +10,11 @@ from dataclasses import dataclass
 from osgym_host.errors import OsgymHostError
 from osgym_host.runtimes.base import ReplicaNotFound, ReplicaRecord, ReplicaSpec, Screen
 from osgym_host.runtimes.qemu.agentless import is_agentless
+from osgym_host.runtimes.qemu.cloning.managed_vm import ManagedVm
 from osgym_host.runtimes.qemu.cloning.replica import QemuReplica
 from osgym_host.runtimes.qemu.cloning.resume import CloneResumer
 from osgym_host.runtimes.qemu.cloning.snapshot_registry import MissingImage, SnapshotRegistry
-from osgym_host.runtimes.qemu.cloning.vm_manager import ManagedVm, VmManager
+from osgym_host.runtimes.qemu.cloning.vm_manager import VmManager
 from osgym_host.runtimes.qemu.golden import GoldenSnapshot
 from osgym_host.runtimes.qemu.machine import ReplicaFacts, VmRecord
 
@@ -28,7 +29,7 @@ class AdoptableVms:
 
     @classmethod
     async def find(cls, vms: VmManager) -> AdoptableVms:
-        """Take over every machine that is a replica and runs; the others are left to `VmManager.reap`."""
+        """Take over every machine that runs as a replica; `VmManager.reap` removes the others."""
         slots = asyncio.Semaphore(_AT_ONCE)
 
         async def adopt(record: VmRecord) -> ManagedVm | None:
@@ -44,18 +45,17 @@ class AdoptableVms:
 
     @property
     def names(self) -> Collection[str]:
-        """Names of the machines."""
         return [vm.name for vm in self.by_id.values()]
 
     def records(self) -> tuple[ReplicaRecord, ...]:
-        """Describe them as the contract does."""
+        """Return their records in the form of the contract."""
         return tuple(vm.record.as_replica(vm.address) for vm in self.by_id.values())
 
     def require(self, record: ReplicaRecord) -> ManagedVm:
         """Return the machine of a record.
 
         Raises:
-            ReplicaNotFound: It is gone, or of another generation.
+            ReplicaNotFound: The machine is gone, or of another generation.
         """
         vm = self._get(record)
         if vm is None or not vm.is_alive:
@@ -63,7 +63,7 @@ class AdoptableVms:
         return vm
 
     async def adopt(self, vm: ManagedVm, snapshots: SnapshotRegistry, resumer: CloneResumer) -> QemuReplica:
-        """Make a replica of a machine that runs: same process, same guest, same token.
+        """Make a replica of a running machine: same process, same guest, same token.
 
         Raises:
             ReplicaNotFound: The machine cannot be used any more.
@@ -93,7 +93,7 @@ class AdoptableVms:
             self.by_id.pop(record.replica_id, None)
 
     async def remove_all(self) -> list[BaseException]:
-        """Remove those that nobody adopted or reaped; return what went wrong."""
+        """Remove the machines that were neither adopted nor reaped; return the errors."""
         removals = (vm.remove() for vm in self.by_id.values())
         results = await asyncio.gather(*removals, return_exceptions=True)
         self.by_id.clear()
@@ -105,7 +105,7 @@ class AdoptableVms:
 
 
 async def _cap(vm: ManagedVm) -> None:
-    """Cap a machine as it was: under systemd its group loses the caps before the next host agent starts."""
+    """Set a machine's caps again: under systemd its group loses them before the next host agent starts."""
     if vm.group is not None:
         with contextlib.suppress(OSError):
             await asyncio.to_thread(vm.group.set_caps, _facts_of(vm).caps)
@@ -117,7 +117,7 @@ def _facts_of(vm: ManagedVm) -> ReplicaFacts:
 
 
 def _spec_of(vm: ManagedVm, image: GoldenSnapshot | MissingImage) -> ReplicaSpec:
-    """Return the spec of a replica as it was created with, but for where it came from."""
+    """Return the spec with which a replica was created, without its origin."""
     facts = _facts_of(vm)
     return ReplicaSpec(
         replica_id=facts.replica_id,

@@ -1,4 +1,4 @@
-"""Who a clone is: what makes it another computer than the one it was cloned from.
+"""Identity of a clone: makes it another computer than the one it was cloned from.
 
 A clone wakes up with its template's random state, names and clock. The first thing it hears is
 `POST /v1/identity`; the guest agent has all of it changed by a helper that is root in the guest, and
@@ -31,23 +31,23 @@ from osgym_host.runtimes.base import HOSTNAME
 SEED_BYTES = 64
 MAX_ANSWER_BYTES = 64 * 1024
 REQUIRED = frozenset({"seed", "machine_id", "hostname", "time", "token"})
-"""What must have been applied when the guest says which parts were; a boot id is not always possible."""
+"""Parts that a guest must have applied; a boot id is not always possible."""
 _FIRST_TRY_S = 2.0
-"""A packet that was lost while the clone woke up is sent again by TCP after a second."""
+"""Deadline of the first attempt: TCP resends a packet that was lost during the resume after a second."""
 _PAUSE_S = 0.02
 _TEXT_MAX = 300
 
 
 class IdentityRefused(OsgymHostError):
-    """The guest did not take its new identity; the clone must not be used."""
+    """Refusal of a guest to take its new identity; the clone must not be used."""
 
 
 @dataclass(frozen=True, slots=True)
 class GuestIdentity:
-    """What a clone becomes. The clock is read when it is sent.
+    """Identity for a clone. The clock is read when it is sent.
 
     Attributes:
-        token: What its guest agent demands from then on.
+        token: Token that its guest agent demands from then on.
         seed: Random bytes for its kernel.
     """
 
@@ -59,7 +59,7 @@ class GuestIdentity:
     seed: bytes = field(repr=False)
 
     def body(self, time_ns: int) -> bytes:
-        """Return the request's body."""
+        """Return the body of the request."""
         fields = {
             "generation": self.generation,
             "token": self.token,
@@ -77,7 +77,7 @@ def new_identity(
     token: str,
     random_bytes: Callable[[int], bytes] = secrets.token_bytes,
 ) -> GuestIdentity:
-    """Make an identity that no other clone has, but for the host name: that shows on the screen."""
+    """Return an identity that no other clone has. Only the host name, which is on the screen, is the same."""
     return GuestIdentity(
         generation=generation,
         token=token,
@@ -89,7 +89,7 @@ def new_identity(
 
 
 async def give_up_token(address: GuestAddress, token: str, generation: int, *, timeout_s: float) -> bool:
-    """Have the agent of a template forget its token, and serve nothing but the next identity.
+    """Make the agent of a template forget its token, and serve nothing but the next identity.
 
     Returns:
         False when the agent is of an older version, which cannot; it then keeps its token.
@@ -117,13 +117,13 @@ async def give_up_token(address: GuestAddress, token: str, generation: int, *, t
 async def assign(
     address: GuestAddress, old_token: str | None, identity: GuestIdentity, *, timeout_s: float
 ) -> Mapping[str, Any]:
-    """Tell a guest who it is until it acknowledges.
+    """Send a guest its identity until it acknowledges.
 
     Args:
-        old_token: What it demands for that; None where it demands none.
+        old_token: Token that it demands for that; None where it demands none.
 
     Returns:
-        What it answered (hostile, but checked for the right generation).
+        Its answer (hostile, but checked for the right generation).
 
     Raises:
         IdentityRefused: It refused, made no sense, or did not answer within `timeout_s`.
@@ -159,10 +159,10 @@ async def assign(
 
 
 def acknowledged(answer: HttpResponse, identity: GuestIdentity) -> Mapping[str, Any]:
-    """Check an answer.
+    """Return the answer after checking that it acknowledges the identity.
 
     Raises:
-        IdentityRefused: The answer does not acknowledge this identity.
+        IdentityRefused: It does not.
     """
     text = bytes(answer.body[:_TEXT_MAX]).decode("utf-8", "replace")
     if answer.status != 200:

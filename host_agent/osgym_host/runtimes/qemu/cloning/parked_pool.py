@@ -1,4 +1,4 @@
-"""The pool of parked processes: QEMUs that wait for a state to load, made ahead of demand.
+"""Pool of parked processes: QEMUs started ahead of demand that wait for a state to load.
 
 A parked process has everything that does not depend on who asks: its memory mapping, its overlay, its
 forwarded port, its connection. It costs some 12 MB; taking one saves the start of a process. What is
@@ -23,7 +23,7 @@ log = logging.getLogger(__name__)
 
 
 class Parkable(Protocol):
-    """What the pool needs to know of a machine."""
+    """Interface of a machine in the pool."""
 
     @property
     def is_alive(self) -> bool:
@@ -40,15 +40,15 @@ T = TypeVar("T", bound=Parkable)
 
 @dataclass(frozen=True, slots=True)
 class ParkedPoolState:
-    """The state of the pool.
+    """Counts by which the pool decides.
 
     Attributes:
-        ready: Parked and alive.
-        starting: On the way.
-        waiting: Creates that wait for one; only while none is ready.
-        resuming: Creates that wake one up right now.
-        cooling_down: There were as many as fill the host, a moment ago.
-        circuit_open: Attempts failed: none is made ahead of demand for now.
+        ready: Number of parked, live machines.
+        starting: Number of machines being started.
+        waiting: Number of creates that wait for a machine; 0 while any is ready.
+        resuming: Number of creates that resume a machine now.
+        cooling_down: True shortly after resuming clones filled the host.
+        circuit_open: True after failed attempts: none is started ahead of demand for now.
     """
 
     ready: int
@@ -60,11 +60,12 @@ class ParkedPoolState:
 
 
 def processes_to_start(target: int, at_once: int, view: ParkedPoolState) -> int:
-    """Return how many processes to start now.
+    """Return the number of processes to start now.
 
-    Who waits comes first. The pool itself is filled up to `target` when nothing more urgent is done:
-    while there are as many clones that wake up as processes may be started at once, it refills_later, and a
-    moment longer, since their clients act at once. So a fork has the CPU for its children.
+        Waiting creates come first. The pool is filled up to `target` only while fewer clones resume than
+    processes may
+        be started at once, and not shortly after: their clients act at once, so a fork leaves the CPU to its
+        children.
     """
     refills_later = view.circuit_open or view.cooling_down or view.resuming >= at_once
     wanted = view.waiting if refills_later else view.waiting + target
@@ -73,12 +74,12 @@ def processes_to_start(target: int, at_once: int, view: ParkedPoolState) -> int:
 
 @dataclass(frozen=True, slots=True)
 class ParkedPoolOptions:
-    """How the pool is kept.
+    """Options of the pool.
 
     Attributes:
-        target: Parked processes kept ready.
-        at_once: Processes that are started at the same time: as many as the host has cores.
-        cooldown_s: After clones woke up that kept all cores busy, so long nothing is made ahead of demand.
+        target: Number of parked processes kept ready.
+        at_once: Number of processes started at the same time: as many as the host has cores.
+        cooldown_s: Time without starts ahead of demand after resuming clones kept all cores busy.
     """
 
     target: int = 2
@@ -88,7 +89,7 @@ class ParkedPoolOptions:
 
 
 class ParkedPool(Generic[T]):
-    """Parked processes of one kind. For one event loop."""
+    """Pool of parked processes of one kind, for one event loop."""
 
     def __init__(
         self,
@@ -96,7 +97,6 @@ class ParkedPool(Generic[T]):
         make: Callable[[], Awaitable[T]],
         discard: Callable[[T], Awaitable[None]],
     ) -> None:
-        """Nothing is made before `start` or `take`."""
         self._options = options
         self._make = make
         self._discard = discard
@@ -113,23 +113,23 @@ class ParkedPool(Generic[T]):
         self._cooldown_until = 0.0
 
     def start(self) -> None:
-        """Begin to keep `target` of them ready."""
+        """Begin to keep `target` machines ready."""
         self._filling = True
         self._fill()
 
     @property
     def ready(self) -> tuple[T, ...]:
-        """The machines that are ready."""
+        """Machines that are ready."""
         return tuple(self._ready)
 
     async def take(self) -> T:
-        """Return a living one, the oldest first; wait for one to be made when there is none.
+        """Return the oldest live machine; wait for a new one when there is none.
 
-        Safe to cancel: one that was made for a caller who went away stays in the pool.
+        Safe to cancel: a machine made for a cancelled caller stays in the pool.
 
         Raises:
-            RuntimeNotRunning: It is closed, or was while this waited.
-            Exception: What `make` raised.
+            RuntimeNotRunning: The pool is closed.
+            Exception: Error of `make`.
         """
         if self._closed:
             raise _stopping()
@@ -156,7 +156,7 @@ class ParkedPool(Generic[T]):
 
     @contextlib.contextmanager
     def resuming(self) -> Iterator[None]:
-        """While the context lasts a clone wakes up, and refilling can wait."""
+        """Context during which a clone resumes, and refilling can wait."""
         self._resuming += 1
         try:
             yield
@@ -168,7 +168,7 @@ class ParkedPool(Generic[T]):
             self._fill()
 
     async def close(self) -> None:
-        """Discard all, and wait for what is being made. Who waits is refused. Idempotent."""
+        """Discard all machines, those being made included. Waiting callers are refused. Idempotent."""
         self._closed = True
         if self._retry is not None:
             self._retry.cancel()
@@ -251,7 +251,7 @@ class ParkedPool(Generic[T]):
         return None
 
     async def _watch(self, machine: T) -> None:
-        """Replace it when its process ends."""
+        """Replace a machine when its process ends."""
         await machine.wait_end()
         if machine in self._ready:
             self._ready.remove(machine)

@@ -1,4 +1,4 @@
-"""One replica of the qemu runtime: a machine with an identity, listened to until it is dead."""
+"""Replica of the qemu runtime: a machine with an identity, monitored until it is dead."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from osgym_host.addresses import GuestAddress
 from osgym_host.runtimes.base import ExitInfo, ExitReason, Replica, ReplicaSpec, RuntimeFault
 from osgym_host.runtimes.qemu.agentless import AgentlessGuest
 from osgym_host.runtimes.qemu.branching import BranchSource
-from osgym_host.runtimes.qemu.cloning.vm_manager import ManagedVm
+from osgym_host.runtimes.qemu.cloning.managed_vm import ManagedVm
 from osgym_host.runtimes.qemu.golden import GoldenSnapshot
 from osgym_host.runtimes.qemu.health import DeathCause, Liveness, rules
 from osgym_host.runtimes.qemu.machine import EventStream, ProcessEnd, QmpError
@@ -27,16 +27,16 @@ _CONSOLE_TIMEOUT_S = 0.3
 _STATUS_TIMEOUT_S = 2.0
 _KILL_TIMEOUT_S = 10.0
 _LAST_WORDS_S = 0.5
-"""After the process has ended, what QEMU still had said over QMP is read for so long."""
+"""Time to read pending QMP messages after the process has ended."""
 _DEATH_NOTICE_S = 1.0
-"""After the QMP connection broke, the end of the process is awaited for so long."""
+"""Time to wait for the end of the process after the QMP connection broke."""
 
 
 class QemuReplica(Replica):
-    """Made by `QemuRuntime`; everything that changes, the runtime and the health monitor change."""
+    """Replica made by `QemuRuntime`; only the runtime and the health monitor change it."""
 
     def __init__(self, spec: ReplicaSpec, vm: ManagedVm, token: str | None) -> None:
-        """Take over a machine and begin to listen to it; it may still be asleep."""
+        """Take over a machine and begin to monitor it; its guest may not run yet."""
         super().__init__(spec)
         self._token = token
         self.vm = vm
@@ -53,17 +53,19 @@ class QemuReplica(Replica):
 
     @property
     def guest(self) -> GuestAddress:
-        """A port of the loopback interface that QEMU forwards to the guest agent, or who stands for it."""
+        """Port of the loopback interface that QEMU forwards to the guest agent, or the address of its
+        stand-in.
+        """
         return self.vm.address if self.agentless is None else self.agentless.address
 
     @property
     def guest_token(self) -> str | None:
-        """What the guest agent demands: its own for each clone. Who stands for it demands nothing."""
+        """Token of the guest agent, different for each clone; None for a stand-in."""
         return self._token if self.agentless is None else None
 
     @property
     def reported_ready(self) -> bool:
-        """Whether its guest agent, when it acknowledged its identity, said that the desktop is drawn."""
+        """Whether the guest agent reported a drawn desktop when it acknowledged its identity."""
         return self.desktop_ready
 
     @property
@@ -76,7 +78,7 @@ class QemuReplica(Replica):
         return self._console[-max_bytes:].decode("utf-8", "replace")
 
     async def read_console(self, timeout_s: float = _CONSOLE_TIMEOUT_S) -> str:
-        """Fetch what the guest has written since, and return the tail. QEMU keeps it until then."""
+        """Read new console output from QEMU, which buffers it, and return the last bytes."""
         with contextlib.suppress(QmpError):
             fresh = await self.vm.machine.read_console(timeout_s=timeout_s)
             self._console = (self._console + fresh)[-CONSOLE_KEPT_BYTES:]
@@ -86,12 +88,12 @@ class QemuReplica(Replica):
 
     @property
     def exempt(self) -> bool:
-        """It is dead or dying, or stands still because we said so."""
+        """Whether it is dead, being destroyed, or paused by the host."""
         return self._dead.done() or self.destroying or self._cause is not None or self._expected_pauses > 0
 
     @contextlib.asynccontextmanager
     async def expecting_pause(self) -> AsyncIterator[None]:
-        """While the context lasts, we stop and continue it ourselves; at its end it runs, or is killed."""
+        """Context in which the host pauses and resumes it; at the end it runs, or is killed."""
         self._expected_pauses += 1
         try:
             yield
@@ -100,7 +102,7 @@ class QemuReplica(Replica):
             await self.check_status()
 
     def branch_source(self, golden: GoldenSnapshot) -> BranchSource:
-        """Return what is needed of it to branch it."""
+        """Return its resources for branching."""
         return BranchSource(
             replica_id=self.replica_id,
             generation=self.generation,
@@ -114,7 +116,7 @@ class QemuReplica(Replica):
         )
 
     def kill_for(self, cause: DeathCause) -> None:
-        """It must die, for this reason, if there was none before. Returns at once."""
+        """Kill it for this cause, unless another came first. Returns at once."""
         if self._cause is None and not self._dead.done() and not self.destroying:
             self._cause = cause
             self._spawn(self._kill(cause))
@@ -131,7 +133,7 @@ class QemuReplica(Replica):
             self.kill_for(cause)
 
     async def close(self) -> None:
-        """Stop listening. Idempotent; for a replica whose process is gone, or that lives on without us."""
+        """Stop monitoring a replica that is dead or goes on without this host agent. Idempotent."""
         for task in tuple(self._tasks):
             if task is not asyncio.current_task():
                 task.cancel()

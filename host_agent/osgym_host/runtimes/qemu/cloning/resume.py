@@ -1,4 +1,4 @@
-"""From a parked process to a replica: what the spec says, a state, the first instruction, an identity."""
+"""Resuming of parked processes as replicas: caps, state, first instruction, identity."""
 
 from __future__ import annotations
 
@@ -20,9 +20,10 @@ from osgym_host.runtimes.qemu.agentless import AgentlessGuests, is_agentless
 from osgym_host.runtimes.qemu.branching import BranchChild, BranchPointStore
 from osgym_host.runtimes.qemu.cloning import guest_identity as identity
 from osgym_host.runtimes.qemu.cloning.guest_identity import IdentityRefused
+from osgym_host.runtimes.qemu.cloning.managed_vm import ManagedVm
 from osgym_host.runtimes.qemu.cloning.replica import QemuReplica
 from osgym_host.runtimes.qemu.cloning.snapshot_registry import ParkedPools
-from osgym_host.runtimes.qemu.cloning.vm_manager import ManagedVm, VmManager
+from osgym_host.runtimes.qemu.cloning.vm_manager import VmManager
 from osgym_host.runtimes.qemu.golden import GoldenSnapshot
 from osgym_host.runtimes.qemu.machine import ReplicaFacts, VmPhase
 from osgym_host.runtimes.qemu.network import Network
@@ -36,12 +37,12 @@ _LOAD_TIMEOUT_S = 15.0
 
 @dataclass(frozen=True, slots=True)
 class CloneResumer:
-    """Makes replicas of parked machines.
+    """Maker of replicas from parked machines.
 
     Attributes:
-        slots: Bounds how many clones resume at the same time.
-        parked_caps: What a parked machine is capped with.
-        identity_timeout_s: From the clone's first instruction to its acknowledged identity.
+        slots: Semaphore for clones that resume at the same time.
+        parked_caps: Caps of a parked machine.
+        identity_timeout_s: Deadline from the clone's first instruction to its acknowledged identity.
     """
 
     vms: VmManager
@@ -57,7 +58,7 @@ class CloneResumer:
         """Take a parked machine and make a replica of it. On failure nothing of it is left.
 
         Raises:
-            ReplicaCreateFailed: With the step that failed.
+            ReplicaCreateFailed: A step failed; the error names it.
             PointNotFound: The spec's origin was released.
             RuntimeNotRunning: The pools are closed.
         """
@@ -76,7 +77,7 @@ class CloneResumer:
         """Make a replica of a parked machine. On failure, also when cancelled, the machine is removed.
 
         Raises:
-            ReplicaCreateFailed: With the step that failed.
+            ReplicaCreateFailed: A step failed; the error names it.
             PointNotFound: The spec's origin was released.
         """
         step = "prepare"
@@ -110,7 +111,7 @@ class CloneResumer:
         return replica
 
     async def serve_agentless(self, replica: QemuReplica, golden: GoldenSnapshot) -> None:
-        """Stand for the guest agent that a machine does not have.
+        """Serve the guest protocol for a machine without a guest agent.
 
         Raises:
             QmpError, OSError: Its screen cannot be reached, or its socket not be made.
@@ -121,7 +122,7 @@ class CloneResumer:
         )
 
     async def _apply_spec(self, vm: ManagedVm, spec: ReplicaSpec, token: str) -> None:
-        """Give a parked machine what the spec says of it, and write down whose it is."""
+        """Apply the spec's caps to a parked machine, and record the replica."""
         facts = ReplicaFacts(
             replica_id=spec.replica_id,
             generation=spec.generation,
@@ -138,7 +139,7 @@ class CloneResumer:
         await self.network.allow(vm.name, spec.egress)
 
     async def _load(self, vm: ManagedVm, spec: ReplicaSpec, golden: GoldenSnapshot) -> str | None:
-        """Load the snapshot's state, or the branch point's; return the token that its guest knows."""
+        """Load the state of the snapshot or of the branch point; return the token that its guest knows."""
         if spec.origin is None:
             if vm.control is not None:
                 vm.control.close()
@@ -170,7 +171,7 @@ class CloneResumer:
             await asyncio.gather(asking, dying, return_exceptions=True)
 
     async def _discard(self, vm: ManagedVm, replica: QemuReplica | None) -> None:
-        """Take away a machine that did not become a replica."""
+        """Remove a machine that did not become a replica."""
         if replica is not None:
             await replica.read_console()
             replica.destroying = True
@@ -183,10 +184,10 @@ class CloneResumer:
 
 
 def check_spec(spec: ReplicaSpec, golden: GoldenSnapshot, network: Network) -> None:
-    """Refuse what a clone cannot be.
+    """Refuse a spec that a clone of the snapshot cannot have.
 
     Raises:
-        RuntimeUnsupported: With what could be done instead.
+        RuntimeUnsupported: The spec asks for another screen, egress or image; the message says what to do.
     """
     if spec.egress not in network.egress:
         raise RuntimeUnsupported(

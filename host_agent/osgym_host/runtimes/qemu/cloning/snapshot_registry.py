@@ -1,4 +1,4 @@
-"""Snapshots as the runtime knows them, and the parked processes of each."""
+"""Snapshots in use by the runtime, and the parked processes of each."""
 
 from __future__ import annotations
 
@@ -10,32 +10,32 @@ from pathlib import Path
 from osgym_host.images.errors import ImageError
 from osgym_host.images.snapshots import Snapshot, SnapshotStore
 from osgym_host.runtimes.base import ImageLike, RuntimeNotRunning, RuntimeUnsupported
+from osgym_host.runtimes.qemu.cloning.managed_vm import ManagedVm
 from osgym_host.runtimes.qemu.cloning.parked_pool import ParkedPool, ParkedPoolOptions
-from osgym_host.runtimes.qemu.cloning.vm_manager import ManagedVm, VmManager
+from osgym_host.runtimes.qemu.cloning.vm_manager import VmManager
 from osgym_host.runtimes.qemu.golden import GoldenSnapshot, golden_snapshot
 
 
 @dataclass(frozen=True, slots=True)
 class MissingImage:
-    """A snapshot that is no longer in the store, though machines cloned from it still run."""
+    """Snapshot that is no longer in the store, though machines cloned from it still run."""
 
     digest: str
 
 
 class SnapshotRegistry:
-    """The snapshots that were asked for, each read once."""
+    """Snapshots in use, each read once."""
 
     def __init__(self, data_dir: Path) -> None:
-        """Nothing is read before it is asked for."""
         self._store = SnapshotStore(data_dir)
         self._known: dict[str, GoldenSnapshot] = {}
 
     def close_to_others(self) -> list[str]:
-        """Take from others what older versions let them read of snapshots; return those. Blocking."""
+        """Remove other users' access to snapshots of older versions; return those. Blocking."""
         return self._store.close_to_others()
 
     def of(self, image: ImageLike) -> GoldenSnapshot:
-        """Return what is known of the image of a spec.
+        """Return the golden snapshot of a spec's image.
 
         Raises:
             RuntimeUnsupported: The image is not a snapshot, or a broken one.
@@ -58,7 +58,7 @@ class SnapshotRegistry:
         return golden
 
     def find(self, digest: str) -> GoldenSnapshot | None:
-        """Return a snapshot by its digest, from the store if need be; None when it is gone."""
+        """Return a snapshot by its digest, read from the store if needed; None when it is gone."""
         if digest not in self._known:
             with contextlib.suppress(ImageError):
                 self._known[digest] = golden_snapshot(self._store.resolve(digest))
@@ -66,10 +66,9 @@ class SnapshotRegistry:
 
 
 class ParkedPools:
-    """Parked processes by snapshot. Those of the first one asked for are made ahead of demand."""
+    """Pools of parked processes by snapshot. Only that of the first snapshot is filled ahead of demand."""
 
     def __init__(self, options: ParkedPoolOptions, vms: VmManager) -> None:
-        """Nothing is made before `of`."""
         self._options = options
         self._vms = vms
         self._pools: dict[str, ParkedPool[ManagedVm]] = {}
@@ -92,11 +91,11 @@ class ParkedPools:
         return found
 
     def parked(self) -> list[ManagedVm]:
-        """Return every machine that is parked."""
+        """Return all parked machines."""
         return [vm for pool in self._pools.values() for vm in pool.ready]
 
     async def close(self) -> None:
-        """Remove all; who waits for one is refused. Idempotent."""
+        """Close all pools; waiting callers are refused. Idempotent."""
         self._closed = True
         await asyncio.gather(*(pool.close() for pool in self._pools.values()))
         self._pools.clear()

@@ -1,4 +1,4 @@
-"""The machines of an instance: started to wait, found again, taken away without a trace."""
+"""Machines of an instance: parked, found again, removed without a trace."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ import logging
 import os
 import shutil
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass, field
 from pathlib import Path
 
 from osgym_host.addresses import GuestAddress, TcpAddress
 from osgym_host.images.disks.manifest import GuestKind
 from osgym_host.runtimes.base import ReplicaDestroyFailed, RuntimeFault
-from osgym_host.runtimes.processes import ProcessIdentity, process_state
+from osgym_host.runtimes.processes import ProcessIdentity
 from osgym_host.runtimes.qemu.branching import RamControl, RamLibrary, RamLibraryLoader
+from osgym_host.runtimes.qemu.cloning.managed_vm import OVERLAY, ManagedVm, VmOptions
 from osgym_host.runtimes.qemu.golden import (
     GoldenRamCache,
     GoldenSnapshot,
@@ -37,7 +37,6 @@ from osgym_host.runtimes.qemu.machine import (
     Launcher,
     Machine,
     MachineFailed,
-    ProcessEnd,
     QmpError,
     Ram,
     RunnerKind,
@@ -46,115 +45,24 @@ from osgym_host.runtimes.qemu.machine import (
     VmRecords,
 )
 from osgym_host.runtimes.qemu.network import FoundGuest, Network, NetworkFailed
-from osgym_host.runtimes.replica_cgroup import Caps, CgroupGroup
 
 log = logging.getLogger(__name__)
 
-OVERLAY = "overlay.qcow2"
 _START_TIMEOUT_S = 30.0
 _ATTACH_TIMEOUT_S = 5.0
 _QUERY_TIMEOUT_S = 5.0
 _OOM_SCORE = 500
 
 
-@dataclass(frozen=True, slots=True)
-class VmOptions:
-    """What all machines of an instance have in common.
-
-    Attributes:
-        tb_mib: TCG's cache of translated code.
-        caps: Of a machine, until its replica's spec says otherwise.
-        disk_mib: Bound of one overlay; None for none.
-        qemu: The program.
-        native: Where to keep the library that makes branches faster (`ram_native`); None does without.
-    """
-
-    tb_mib: int = 64
-    caps: Caps = field(default_factory=Caps)
-    disk_mib: int | None = None
-    qemu: str = "qemu-system-x86_64"
-    native: Path | None = None
-
-
-class ManagedVm:
-    """One machine: its record, folder, process and connection."""
-
-    def __init__(
-        self,
-        manager: VmManager,
-        record: VmRecord,
-        folder: Path,
-        machine: Machine,
-        address: GuestAddress,
-        control: RamControl | None = None,
-    ) -> None:
-        """Made by `VmManager` only.
-
-        Args:
-            control: Of the library in a machine that waits for a state; closed before its guest runs.
-        """
-        self._manager = manager
-        self.record = record
-        self.folder = folder
-        self.machine = machine
-        self.address = address
-        self.control = control
-        self.removed = False
-
-    @property
-    def name(self) -> str:
-        """Of its folder, record, control group and connection."""
-        return self.record.name
-
-    @property
-    def pid(self) -> int:
-        """QEMU's process."""
-        return self.machine.pid
-
-    @property
-    def group(self) -> CgroupGroup | None:
-        """Its control groups."""
-        return self.machine.process.group
-
-    @property
-    def ram(self) -> RamIdentity:
-        """The golden RAM that it maps."""
-        assert self.record.ram is not None  # known before its process is started
-        return RamIdentity(*self.record.ram)
-
-    @property
-    def overlay(self) -> Path:
-        """The overlay it was started with."""
-        return self.folder / OVERLAY
-
-    @property
-    def is_alive(self) -> bool:
-        """Whether its process runs and it can be told something."""
-        if self.machine.end is not None or self.machine.qmp.closed:
-            return False
-        state = process_state(self.pid)
-        return state not in ("", "T", "t", "Z")
-
-    async def wait_end(self) -> ProcessEnd:
-        """Wait, without a deadline, until its process is gone."""
-        return await self.machine.wait_dead()
-
-    async def remove(self) -> None:
-        """Kill it and remove all it left. Idempotent.
-
-        Raises:
-            ReplicaDestroyFailed: Something is left; calling again tries again.
-        """
-        await self._manager.remove(self)
-
-
 class VmManager:
-    """Makes and removes the machines of one instance. Its methods may be called concurrently."""
+    """Maker and remover of the machines of one instance. Its methods may be called concurrently."""
 
     def __init__(
         self, folder: Path, launcher: Launcher, network: Network, ram: GoldenRamCache, options: VmOptions
     ) -> None:
-        """Args: folder: `run/<instance>`. Nothing is touched before `open`."""
+        """Args:
+        folder: `run/<instance>`; nothing is touched before `open`.
+        """
         self._folder = folder / "vms"
         self.records = VmRecords(folder / "records")
         self._launcher = launcher
@@ -171,7 +79,7 @@ class VmManager:
         self.records.open()
 
     def close(self) -> None:
-        """Remove the folders, which are empty by now. Idempotent.
+        """Remove the empty folders. Idempotent.
 
         Raises:
             OSError: Something is left in them.
@@ -214,7 +122,7 @@ class VmManager:
                 control.close()
             await asyncio.shield(self._undo(name, folder, machine))
             raise
-        return ManagedVm(self, record, folder, machine, address, control)
+        return ManagedVm(self.remove, record, folder, machine, address, control)
 
     async def _start(
         self,
@@ -321,7 +229,7 @@ class VmManager:
         vm.removed = True
 
     async def _clear(self, name: str) -> None:
-        """Remove what a machine without a process left; its record last, by which it is found again."""
+        """Remove the files of a machine without a process; its record last, by which it is found again."""
         await self._network.detach(name)
         folder = self._folder / name
         if folder.exists():
@@ -331,7 +239,7 @@ class VmManager:
     # What a previous host agent left -------------------------------------------------------------------
 
     async def adopt(self, record: VmRecord) -> ManagedVm | None:
-        """Take over a replica of a previous host agent; None when it is dead, or cannot be carried on."""
+        """Take over a machine of a previous host agent; None when it is dead or cannot be carried on."""
         process = record.process
         folder = self._folder / record.name
         if process is None or not record.adoptable or not is_machine(process, record.name, folder):
@@ -361,13 +269,13 @@ class VmManager:
             return None
         if record.ram is not None:
             self._ram.recover(record.snapshot, machine.pid, RamIdentity(*record.ram))
-        return ManagedVm(self, record, folder, machine, address)
+        return ManagedVm(self.remove, record, folder, machine, address)
 
     async def reap(self, keep: Collection[str]) -> tuple[int, int]:
         """Remove everything of a previous host agent but the machines named in `keep`.
 
         Returns:
-            How many machines, and how many processes, were there.
+            Number of machines, and number of processes, that were found.
 
         Raises:
             RuntimeFault: Something is left.
@@ -392,13 +300,13 @@ class VmManager:
 
 
 def prefer_for_oom_kill(pid: int) -> None:
-    """Let the kernel take this process before the host agent when the host runs out of memory."""
+    """Make the kernel kill this process before the host agent when the host runs out of memory."""
     with contextlib.suppress(OSError):  # not everywhere may one user decide for another
         Path(f"/proc/{pid}/oom_score_adj").write_text(str(_OOM_SCORE))
 
 
 def is_machine(process: ProcessIdentity, name: str, folder: Path) -> bool:
-    """Return whether this very process is a QEMU of ours: of this name, with its disk in this folder."""
+    """Return whether a process is a QEMU of this instance, with this name and its disk in this folder."""
     if ProcessIdentity.of(process.pid) != process:
         return False
     arguments = _arguments(process.pid)
@@ -406,10 +314,9 @@ def is_machine(process: ProcessIdentity, name: str, folder: Path) -> bool:
 
 
 def kill_unrecorded(folder: Path, keep: Collection[str]) -> int:
-    """Kill machines whose host agent died before it wrote down their process. Blocking.
+    """Kill machines whose host agent died before it recorded their process. Blocking.
 
-    They are known by the folder of their disk in their arguments; whoever runs something else with
-    this path among its arguments would have to mean it.
+    Their arguments name the folder of their disk. No other program has that path among its arguments.
     """
     mark = os.fsencode(folder) + b"/"
     kept = tuple(mark + os.fsencode(name) + b"/" for name in keep)

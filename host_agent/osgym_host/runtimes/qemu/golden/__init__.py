@@ -1,4 +1,4 @@
-"""What clones of a golden snapshot share: frozen files, RAM in memory; and the template it is made of."""
+"""Golden snapshots: frozen files and RAM in memory that clones share, and templates they are made of."""
 
 from osgym_host.runtimes.qemu.golden.overlay import Overlays
 from osgym_host.runtimes.qemu.golden.ram_file import RamFileError, RamIdentity

@@ -1,4 +1,4 @@
-"""Empty overlays: written in a millisecond, from an empty qcow2 that `qemu-img` made once per size."""
+"""Empty overlays, written in a millisecond from one that `qemu-img` made for each size."""
 
 from __future__ import annotations
 
@@ -15,14 +15,16 @@ _MAX_EMPTY_BYTES = 16 << 20
 
 
 class OverlayError(OsgymHostError):
-    """An overlay could not be made."""
+    """Failure to make an overlay."""
 
 
 class Overlays:
-    """Makes empty qcow2 files whose backing file is given by whoever opens them (`blockdev`)."""
+    """Maker of empty qcow2 files whose backing file is named when they are opened (`blockdev`)."""
 
     def __init__(self, folder: Path) -> None:
-        """Args: folder: for the file that is made to be copied; it is removed at once."""
+        """Args:
+        folder: Folder for the file that is copied; it is removed at once.
+        """
         self._folder = folder
         self._parts: dict[int, tuple[int, list[tuple[int, bytes]]]] = {}
         self._lock = asyncio.Lock()
@@ -47,7 +49,7 @@ class Overlays:
             os.close(fd)
 
     async def _learn(self, virtual_bytes: int) -> tuple[int, list[tuple[int, bytes]]]:
-        """Have one made; keep its size and the blocks that are not zero (some 12 KB of 200)."""
+        """Make an overlay by `qemu-img`; keep its size and its non-zero blocks (some 12 KB of 200)."""
         path = self._folder / f".empty-{virtual_bytes}.qcow2"
         try:
             await create_qcow2(path, str(virtual_bytes))

@@ -1,4 +1,4 @@
-"""The golden RAM in memory: one sealed memory file for all clones of a snapshot on this host.
+"""Golden RAM in memory: one sealed memory file for all clones of a snapshot on this host.
 
 Clones map it privately, so it must never change under them: the seals forbid writing, growing and
 shrinking to everybody, us included. It lives as long as anybody has it open, so clones outlive the host
@@ -26,12 +26,12 @@ _ZEROS = bytes(PAGE_BYTES)
 
 
 class RamFileError(OsgymHostError):
-    """The golden RAM cannot be loaded or found again."""
+    """Failure to load the golden RAM or to find it again."""
 
 
 @dataclass(frozen=True, slots=True)
 class RamIdentity:
-    """Which memory file it is, for a record: another host agent knows by it what it found."""
+    """Identity of a memory file, for records: another host agent recognizes the file by it."""
 
     device: int
     inode: int
@@ -39,10 +39,10 @@ class RamIdentity:
 
 
 class RamFile:
-    """A sealed memory file. Whoever holds this object closes it; QEMU keeps copies of its own."""
+    """Sealed memory file. The holder of this object closes it; QEMU keeps copies of its own."""
 
     def __init__(self, fd: int) -> None:
-        """Take a descriptor over; use `load` or `recover`."""
+        """Use `load` or `recover`."""
         self.fd = fd
         found = os.fstat(fd)
         self.identity = RamIdentity(found.st_dev, found.st_ino, found.st_size)
@@ -107,14 +107,14 @@ class RamFile:
 
 
 def template_ram(ram_mib: int) -> int:
-    """Make the memory file that a template runs in; writable, so not for clones. Caller closes it."""
+    """Return a memory file for a template; writable, so not for clones. The caller closes it."""
     fd = os.memfd_create("osgym-template-ram", os.MFD_CLOEXEC)
     os.ftruncate(fd, ram_mib << 20)
     return fd
 
 
 def memory_copy(path: Path) -> int:
-    """Return the descriptor of a sealed memory file with the content of a small file. Caller closes it.
+    """Return the descriptor of a sealed memory file with the content of a small file. The caller closes it.
 
     Raises:
         OSError: The file cannot be read.
@@ -134,7 +134,7 @@ def save_trimmed(source_fd: int, target: Path) -> int:
     """Write RAM to a new sparse file without the pages that are all zero. Blocking.
 
     Returns:
-        How many bytes were written.
+        Number of written bytes.
 
     Raises:
         OSError: The target is there already, or cannot be written.
@@ -153,9 +153,9 @@ def save_trimmed(source_fd: int, target: Path) -> int:
 
 
 def sparse_sha256(path: Path) -> str:
-    """SHA-256 of what is not zero in a file, with its places, and of the size. Blocking.
+    """Return the SHA-256 of a file's non-zero parts, their offsets, and its size. Blocking.
 
-    It says the same of a sparse file and of its copy with holes filled in.
+    It is the same for a sparse file and for its copy with holes filled in.
     """
     digest = hashlib.sha256()
     with path.open("rb", buffering=0) as file:
@@ -167,7 +167,7 @@ def sparse_sha256(path: Path) -> str:
 
 
 def data_extents(fd: int) -> Iterator[tuple[int, int]]:
-    """Yield offset and length of what a sparse file holds, in whole pages where it ends in one."""
+    """Yield offset and length of the data of a sparse file, in whole pages where it ends in one."""
     size = os.fstat(fd).st_size
     end = 0
     while end < size:
@@ -216,7 +216,7 @@ def _write_all(fd: int, data: memoryview, offset: int) -> int:
 
 
 def _copy(source: int, target: int, offset: int, length: int) -> None:
-    """Copy a part of a file to the same place of a memory file, by way of a mapping: one copy only."""
+    """Copy a part of a file to the same offset of a memory file, through a mapping."""
     begin = offset - offset % mmap.ALLOCATIONGRANULARITY
     with mmap.mmap(target, offset + length - begin, offset=begin) as mapped, memoryview(mapped) as view:
         done = offset - begin
@@ -228,7 +228,7 @@ def _copy(source: int, target: int, offset: int, length: int) -> None:
 
 
 def _open_files(pid: int) -> list[Path]:
-    """Return what a process has open or mapped, as paths that lead to the very files."""
+    """Return the open and mapped files of a process, as paths that open the same files."""
     found: list[Path] = []
     for folder in ("fd", "map_files"):
         with contextlib.suppress(OSError):

@@ -1,4 +1,4 @@
-"""What clones of a golden snapshot share: its frozen files, and its RAM in memory."""
+"""Golden snapshot as the runtime uses it, and the cache of its RAM."""
 
 from __future__ import annotations
 
@@ -23,21 +23,21 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class GoldenSnapshot:
-    """A golden snapshot as the runtime uses it.
+    """Golden snapshot as the runtime uses it.
 
     Attributes:
-        name: For people: its reference.
-        shape: What template, clones and branches look like to guest and migration stream.
-        disk: Its frozen disk, below every clone's overlay.
-        image: The disk image below that, in its format.
-        ram: Its frozen RAM.
-        state: Its device state.
-        token: What the frozen guest agent demands; None for a guest without our agent.
-        guest: Which agent answers inside.
-        screen: Size of its desktop.
-        screen_from: Where it is seen (`Hardware.screen_from`); of no meaning with our agent inside.
-        disk_bytes: Virtual size of its disk.
-        uefi: Its firmware, where it was booted by UEFI.
+        name: Reference, for people.
+        shape: Hardware of template, clones and branches as guest and migration stream see it.
+        disk: Path of the frozen disk, below every clone's overlay.
+        image: Path of the disk image below that, in its format.
+        ram: Path of the frozen RAM.
+        state: Path of the device state.
+        token: Token that the frozen guest agent demands; None for a guest without our agent.
+        guest: Kind of agent inside.
+        screen: Size of the desktop.
+        screen_from: Source of the screen (`Hardware.screen_from`); unused with our agent inside.
+        disk_bytes: Virtual size of the disk.
+        uefi: Path of the firmware; None for BIOS.
     """
 
     digest: str
@@ -57,7 +57,7 @@ class GoldenSnapshot:
 
 
 def golden_snapshot(snapshot: Snapshot) -> GoldenSnapshot:
-    """Read what the runtime needs of a snapshot in the store.
+    """Read a snapshot of the store.
 
     Raises:
         ImageError: It is broken.
@@ -88,7 +88,7 @@ def golden_snapshot(snapshot: Snapshot) -> GoldenSnapshot:
 
 @contextlib.contextmanager
 def opened_disks(disk: Path, image: Path) -> Iterator[dict[int, int]]:
-    """Open a frozen disk and the image below it for a machine: its descriptor numbers to ours.
+    """Open a frozen disk and its image for a machine; return descriptors by their number in QEMU.
 
     Raises:
         OSError: One of them is missing, or not ours to read.
@@ -102,7 +102,7 @@ def opened_disks(disk: Path, image: Path) -> Iterator[dict[int, int]]:
 
 
 def qcow2_virtual_bytes(path: Path) -> int:
-    """Return the size of the disk that a qcow2 file stands for (its header: docs/interop/qcow2.txt of QEMU).
+    """Return the virtual size of a qcow2 file (its header: docs/interop/qcow2.txt of QEMU).
 
     Raises:
         OSError: It cannot be read.
@@ -116,16 +116,15 @@ def qcow2_virtual_bytes(path: Path) -> int:
 
 
 class GoldenRamCache:
-    """The golden RAM, and firmware, of each snapshot in use: loaded once, held until the runtime stops."""
+    """Cache of golden RAM and firmware of each snapshot in use, kept until the runtime stops."""
 
     def __init__(self) -> None:
-        """Nothing is loaded before it is asked for."""
         self._files: dict[str, RamFile] = {}
         self._firmware: dict[str, int] = {}
         self._locks: defaultdict[str, asyncio.Lock] = defaultdict(asyncio.Lock)
 
     async def get(self, golden: GoldenSnapshot) -> RamFile:
-        """Return the RAM of a snapshot; loading it takes a second for each GB or two.
+        """Return the RAM of a snapshot; loading takes a second for each GB or two.
 
         Raises:
             RamFileError: It cannot be read, or there is not enough memory.
@@ -158,8 +157,8 @@ class GoldenRamCache:
     def recover(self, digest: str, pid: int, identity: RamIdentity) -> None:
         """Take over the RAM of a snapshot from a machine of a previous host agent that maps it.
 
-        What cannot be had is loaded anew when it is asked for; then there are two copies in memory
-        for as long as the machines of the previous host agent live.
+        RAM that cannot be recovered is loaded anew on demand; then two copies are in memory for as long as
+        the machines of the previous host agent live.
         """
         if digest in self._files:
             return
@@ -169,7 +168,7 @@ class GoldenRamCache:
             log.warning("the golden RAM of snapshot %s is loaded anew: %s", digest[:12], exc)
 
     def close(self) -> None:
-        """Let go of all. Idempotent."""
+        """Close all. Idempotent."""
         for file in self._files.values():
             file.close()
         self._files.clear()

@@ -1,4 +1,4 @@
-"""The machine that becomes a golden snapshot: booted with RAM of its own, stopped and taken apart.
+"""Template: the machine that becomes a golden snapshot.
 
 Who warms it up, and decides that it is ready, is above (`runtimes.qemu.snapshotting`): that needs a client of
 the guest agent. Here are the machine's two ends: `boot` and `freeze`; and `wake`, the trial of what was
@@ -44,7 +44,7 @@ from osgym_host.runtimes.qemu.machine import (
 )
 
 TB_MIB = 256
-"""TCG's code cache while booting and warming up, when most code runs once."""
+"""Size of TCG's code cache while booting and warming up, when most code runs once."""
 _LOOPBACK = "127.0.0.1"
 _MACHINE = "vm"
 _TRIAL = "trial"
@@ -52,12 +52,12 @@ _CONSOLE = "console.log"
 
 
 class TemplateFailed(OsgymHostError):
-    """A template could not be booted or frozen."""
+    """Failure to boot or freeze a template."""
 
 
 @dataclass(frozen=True, slots=True)
 class FrozenTemplate:
-    """What freezing left in the folder, for the manifest."""
+    """Files of a frozen template, for the manifest."""
 
     argv: list[str]
     ram_data_bytes: int
@@ -69,10 +69,9 @@ class FrozenTemplate:
 
 
 class GuestConnection:
-    """How the guest agent of a machine that nobody else needs is reached: in a namespace, or by a port."""
+    """Connection to the guest agent of a machine that only its builder uses: by namespace or by port."""
 
     def __init__(self, namespace: AnyNamespace | None) -> None:
-        """Use `make`."""
         self.namespace = namespace
         self.backend = UserNet() if namespace is None else UserNet(host_port=GUEST_PORT)
         self.address: GuestAddress = TcpAddress(_LOOPBACK, 0)
@@ -88,19 +87,19 @@ class GuestConnection:
         """Ask a machine outside a namespace for its port.
 
         Raises:
-            MachineFailed, QmpError: It has none, or does not say.
+            MachineFailed, QmpError: It has none, or does not answer.
         """
         if self.namespace is None and shape.network:
             self.address = TcpAddress(_LOOPBACK, await machine.host_port())
 
     def close(self) -> None:
-        """Let go of the namespace. Idempotent."""
+        """Close the namespace. Idempotent."""
         if self.namespace is not None:
             self.namespace.close()
 
 
 class Template:
-    """A machine on its way to become a snapshot. `remove` must be called at the end."""
+    """Machine that becomes a snapshot. `remove` must be called at the end."""
 
     def __init__(
         self,
@@ -137,9 +136,9 @@ class Template:
 
         Args:
             folder: Scratch folder that becomes the snapshot's; the launcher's own.
-            credentials: Given to the guest's init system by name.
-            screen_server: A second QMP server, at `screen_socket`.
-            uefi: Firmware for a disk that boots by UEFI; clones need the very same.
+            credentials: Values for the guest's init system, by name.
+            screen_server: True for a second QMP server, at `screen_socket`.
+            uefi: Firmware of a disk that boots by UEFI; clones need the same file.
 
         Raises:
             TemplateFailed: The overlay cannot be made.
@@ -187,12 +186,12 @@ class Template:
 
     @property
     def address(self) -> GuestAddress:
-        """Where the guest agent is reached."""
+        """Address of the guest agent."""
         return self._connection.address
 
     @property
     def screen_socket(self) -> Path:
-        """The second QMP server."""
+        """Path of the second QMP server."""
         return self._vm / SCREEN_SOCKET
 
     def console_tail(self, max_bytes: int = 8192) -> str:
@@ -205,10 +204,10 @@ class Template:
             return ""
 
     async def freeze(self) -> FrozenTemplate:
-        """Stop the machine for ever and put its parts into the folder: disk, base, RAM, state.
+        """Stop the machine and write its parts into the folder: disk, base, RAM, state.
 
         Raises:
-            MachineFailed, QmpError: QEMU does not do as told.
+            MachineFailed, QmpError: QEMU refuses or does not answer.
             OSError: A file cannot be written.
         """
         await self.machine.stop()
@@ -217,7 +216,7 @@ class Template:
         return await asyncio.to_thread(self._collect)
 
     async def remove(self) -> None:
-        """End the machine, if it runs, and remove what no snapshot needs. Idempotent."""
+        """Kill the machine, if it runs, and remove the files that no snapshot needs. Idempotent."""
         await self.machine.remove()
         if self._ram_fd >= 0:
             os.close(self._ram_fd)
@@ -260,12 +259,9 @@ async def trial_clone(
     uefi: Path | None = None,
     qemu: str,
 ) -> AsyncIterator[tuple[Machine, GuestAddress, Path]]:
-    """Clone a frozen machine once, as the runtime does, and let it run within the context.
+    """Context with one clone of a frozen machine, made as the runtime makes it.
 
-    Gives the machine, where its guest agent is, and where its second QMP server is, if there is one.
-
-    Raises:
-        LaunchFailed, MachineFailed, RamFileError, TemplateFailed: It cannot be cloned.
+    Yields the machine, the address of its guest agent, and the path of its second QMP server.
     """
     trial = folder / _TRIAL
     trial.mkdir(mode=0o700)

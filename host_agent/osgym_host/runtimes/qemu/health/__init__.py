@@ -1,4 +1,4 @@
-"""How machines are judged: pure rules, and the one look at all of them a second."""
+"""Health checks of machines: pure rules, and a monitor that applies them once a second."""
 
 from osgym_host.runtimes.qemu.health import rules
 from osgym_host.runtimes.qemu.health.monitor import HealthMonitor

@@ -1,4 +1,4 @@
-"""The one check of all virtual machines, once a second: it finds out what `rules` judges."""
+"""Monitor that checks all virtual machines once a second by `rules`."""
 
 from __future__ import annotations
 
@@ -21,43 +21,43 @@ log = logging.getLogger(__name__)
 _TICKS_PER_S = os.sysconf("SC_CLK_TCK")
 _STAT_BYTES = 1024
 _STOPPED_AGAIN_S = 0.3
-"""A process that was found stopped is looked at again after so long, before it counts as hung."""
+"""Delay of the second look at a stopped process, before it counts as hung."""
 _MAX_ANSWER_BYTES = 64 * 1024
 _PROBES_AT_ONCE = 4
 
 
 class MonitoredVm(Protocol):
-    """What the health monitor needs of a replica. All of it is called on the event loop."""
+    """Interface of a monitored replica. All of it is called on the event loop."""
 
     liveness: Liveness
 
     @property
     def pid(self) -> int:
-        """QEMU's process."""
+        """Host PID of QEMU."""
         ...
 
     @property
     def guest(self) -> GuestAddress:
-        """Where its guest agent listens."""
+        """Address of its guest agent."""
         ...
 
     @property
     def guest_token(self) -> str | None:
-        """What its guest agent demands."""
+        """Token of its guest agent."""
         ...
 
     @property
     def exempt(self) -> bool:
-        """It is dead, is being destroyed, or stands still because we said so."""
+        """Whether it is dead, being destroyed, or paused by the host."""
         ...
 
     def kill_for(self, cause: DeathCause) -> None:
-        """It must be killed."""
+        """Kill it for this cause."""
         ...
 
 
 class HealthMonitor:
-    """Looks at the machines of one instance."""
+    """Monitor of the machines of one instance."""
 
     def __init__(
         self,
@@ -66,7 +66,6 @@ class HealthMonitor:
         *,
         probe_guests: bool = True,
     ) -> None:
-        """Nothing happens before `start`."""
         self._options = options
         self._watched = watched
         self._probe_guests = probe_guests
@@ -79,7 +78,7 @@ class HealthMonitor:
         self._task = asyncio.create_task(self._run(), name="qemu:health monitor")
 
     async def stop(self) -> None:
-        """Stop looking. Idempotent."""
+        """Stop checking. Idempotent."""
         tasks = [*self._probes.values(), *([self._task] if self._task is not None else [])]
         for task in tasks:
             task.cancel()
@@ -98,7 +97,7 @@ class HealthMonitor:
                 log.exception("looking at the virtual machines failed")
 
     def check(self, machines: Iterable[MonitoredVm]) -> list[MonitoredVm]:
-        """Look at these machines once; return those that seem to be stopped for the first time."""
+        """Check these machines once; return those that are found stopped for the first time."""
         maybe_stopped = []
         for machine in machines:
             if machine.exempt:
@@ -142,7 +141,7 @@ class HealthMonitor:
                 machine.kill_for(rules.silent(failing_s, error))
 
     async def _ask(self, machine: MonitoredVm) -> str:
-        """Return what went wrong, empty when the guest agent answered (with whatever)."""
+        """Return the error of the probe, empty when the guest agent answered (with whatever)."""
         client = HttpClient(machine.guest, token=machine.guest_token, max_connections=1)
         try:
             await client.request(
@@ -173,9 +172,9 @@ def _read_stat(pid: int) -> bytes:
 
 
 def waited_for_cpu_s(pid: int) -> float:
-    """Return how long the threads of a process were ready to run and did not get the CPU, since they began.
+    """Return the longest time in seconds that a thread of the process has waited for a processor.
 
-    The largest of them: they wait at the same time. From `schedstat`; 0 where the kernel does not tell.
+    The threads wait at the same time. From `schedstat`; 0 where the kernel does not count it.
     """
     longest_ns = 0
     try:

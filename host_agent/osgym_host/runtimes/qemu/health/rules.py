@@ -1,4 +1,4 @@
-"""How a virtual machine is judged: pure. From what was seen of it to why it is, or must be, dead.
+"""Rules of health: from observations of a virtual machine to the cause of its death. Pure.
 
 What costs nothing is listened to: QMP events and the end of the process. What costs little is looked
 at once a second for all machines in one pass: the state and CPU time that `/proc/<pid>/stat` tells
@@ -26,14 +26,14 @@ _TEXT_MAX = 200
 
 @dataclass(frozen=True, slots=True)
 class DeathCause:
-    """Why a machine is, or must be, dead."""
+    """Cause of a machine's death."""
 
     reason: ExitReason
     detail: str
 
 
 def cause_of_event(name: str, data: Mapping[str, Any]) -> DeathCause | None:
-    """Say what a QMP event means for the machine; None where it means no harm.
+    """Return the cause that a QMP event shows; None for a harmless one.
 
     Events are made by QEMU, but some of their text comes from the guest: it is cut and only shown.
     """
@@ -49,9 +49,9 @@ def cause_of_event(name: str, data: Mapping[str, Any]) -> DeathCause | None:
 
 
 def cause_of_status(status: str) -> DeathCause | None:
-    """Say what a `status` of `query-status` means; None for one in which the guest goes on.
+    """Return the cause that a `status` of `query-status` shows; None for one in which the guest goes on.
 
-    `paused` is for the caller to judge: it may be himself who paused it.
+    The caller judges `paused`, since the host itself may have paused it.
     """
     return _CAUSES_OF_STATUS.get(status)
 
@@ -72,21 +72,21 @@ _CAUSES_OF_SHUTDOWN = {
     "host-signal": DeathCause(ExitReason.KILLED, "QEMU was told to end by a signal"),
     "host-error": DeathCause(ExitReason.EMULATOR_FAILED, "QEMU could not go on"),
 }
-"""By the reason of a `SHUTDOWN`; others are ours (`host-qmp-quit`), or end nothing."""
+"""Causes by the reason of a `SHUTDOWN`; other reasons are the host's (`host-qmp-quit`), or end nothing."""
 PAUSED = DeathCause(ExitReason.STOPPED, "its processors were paused by somebody")
 STOPPED = DeathCause(ExitReason.STOPPED, "its process was stopped (SIGSTOP)")
 MONITOR_LOST = DeathCause(ExitReason.EMULATOR_FAILED, "its QMP connection broke while the process went on")
 
 
 def silent(failing_s: float, error: str) -> DeathCause:
-    """Return the cause for a guest that does not answer any more."""
+    """Return the cause of a guest that does not answer any more."""
     return DeathCause(
         ExitReason.HUNG, f"its guest has not answered for {failing_s:.0f} s: {error[:_TEXT_MAX]}"
     )
 
 
 def cause_of_end(end: ProcessEnd, ram_mib: int | None) -> DeathCause:
-    """Say why a process ended that nobody had judged before. `ram_mib` is its memory cap."""
+    """Return the cause of a process's end that no rule had judged before. `ram_mib` is its memory cap."""
     if end.memory is MemoryEnd.CAP:
         return DeathCause(ExitReason.OUT_OF_MEMORY, f"it used more than its cap of {ram_mib} MiB")
     if end.memory is MemoryEnd.HOST:
@@ -140,15 +140,15 @@ def _panic_text(info: object) -> str:
 
 @dataclass(frozen=True, slots=True)
 class HealthOptions:
-    """How machines are looked at.
+    """Options of the health checks.
 
     Attributes:
-        interval_s: Between two passes over `/proc`.
-        busy_share: Of one core; from here on a machine counts as one that computes without a pause.
-        busy_probe_s: So long without a pause, and its guest is asked whether it is alive.
-        idle_probe_s: Every guest is asked so often, spread by a quarter to either side.
-        probe_timeout_s: For one answer.
-        hang_s: A guest that has not answered for so long, though it had the CPU, is hung.
+        interval_s: Time between two passes over `/proc`.
+        busy_share: Share of one core from which a machine counts as computing without a pause.
+        busy_probe_s: Time of computing without a pause after which its guest is probed.
+        idle_probe_s: Time between probes of every guest, spread by a quarter to either side.
+        probe_timeout_s: Deadline of one answer.
+        hang_s: Time without an answer, though it had the CPU, after which a guest is hung.
     """
 
     interval_s: float = 1.0
@@ -161,7 +161,7 @@ class HealthOptions:
 
 @dataclass(frozen=True, slots=True)
 class ProcStat:
-    """What `/proc/<pid>/stat` said at a moment (monotonic seconds)."""
+    """Content of `/proc/<pid>/stat` at a time (monotonic seconds)."""
 
     at_s: float
     state: str
@@ -170,16 +170,16 @@ class ProcStat:
 
 @dataclass(frozen=True, slots=True)
 class Liveness:
-    """What is remembered of one machine between two checks.
+    """State of one machine between two checks.
 
     Attributes:
-        spread: 0…1, its own, so that not all machines are asked at the same time.
-        alive_at_s: When its guest last answered.
-        stat: The last one.
-        busy_since_s: Since when it computes without a pause; None while it does not.
-        stopped_since_s: Since when its process is stopped.
-        failing_since_s: When the first of the unanswered probes began.
-        starved_s: Of the time since then, what it could not use because it did not get the CPU.
+        spread: Random number 0…1, so that not all machines are probed at the same time.
+        alive_at_s: Time of the last answer of its guest.
+        stat: Last reading.
+        busy_since_s: Begin of computing without a pause; None while it pauses.
+        stopped_since_s: Time at which its process was found stopped; None while it runs.
+        failing_since_s: Begin of the first unanswered probe; None while it answers.
+        starved_s: Time since then in which it waited for the CPU.
     """
 
     spread: float
@@ -191,7 +191,7 @@ class Liveness:
     starved_s: float = 0.0
 
     def updated(self, stat: ProcStat, options: HealthOptions) -> Liveness:
-        """Take in another reading."""
+        """Add a reading."""
         before = self.stat
         busy_since_s = self.busy_since_s
         if before is not None and stat.at_s > before.at_s:
@@ -208,11 +208,11 @@ class Liveness:
         return replace(self, stat=stat, busy_since_s=busy_since_s, stopped_since_s=stopped_since_s)
 
     def answered(self, at_s: float) -> Liveness:
-        """Its guest answered."""
+        """Record an answer of its guest."""
         return replace(self, alive_at_s=at_s, failing_since_s=None, starved_s=0.0)
 
     def unanswered(self, began_s: float, starved_s: float) -> Liveness:
-        """It did not, while it waited for the CPU for `starved_s` of the time."""
+        """Record a probe without an answer, during which it waited for the CPU for `starved_s`."""
         since_s = began_s if self.failing_since_s is None else self.failing_since_s
         return replace(self, failing_since_s=since_s, starved_s=self.starved_s + max(0.0, starved_s))
 
@@ -225,11 +225,11 @@ class Liveness:
         )
 
     def failing_s(self, now_s: float) -> float:
-        """For how long it has not answered, without the time in which it could not."""
+        """Return the time without an answer, minus the time in which it waited for the CPU."""
         return 0.0 if self.failing_since_s is None else now_s - self.failing_since_s - self.starved_s
 
     def needs_probe(self, now_s: float, options: HealthOptions) -> bool:
-        """Return whether its guest is to be asked now."""
+        """Return whether its guest is to be probed now."""
         if self.failing_since_s is not None:
             return True
         if self.busy_since_s is not None:
@@ -238,7 +238,7 @@ class Liveness:
 
 
 def parse_stat(text: bytes, at_s: float, ticks_per_s: int) -> ProcStat | None:
-    """Read the content of `/proc/<pid>/stat`; None when it is not whole."""
+    """Parse the content of `/proc/<pid>/stat`; None when it is incomplete."""
     fields = text[text.rfind(b")") + 2 :].split(None, 14)
     try:
         return ProcStat(at_s, fields[0].decode("ascii"), (int(fields[11]) + int(fields[12])) / ticks_per_s)

@@ -1,4 +1,4 @@
-"""One QEMU process: its arguments, its monitor, who starts it, and what is written down of it."""
+"""One QEMU process: its arguments, its monitor, its launcher and its record."""
 
 from osgym_host.runtimes.qemu.machine.argv import (
     BASE_FD,

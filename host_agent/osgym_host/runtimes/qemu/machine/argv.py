@@ -38,15 +38,15 @@ CPU_MODEL = "Nehalem"
 """The oldest named model with SSE4.2 and POPCNT, which Chromium and numpy need; TCG has all of it."""
 
 QMP_FD = 3
-"""Descriptor at which a process of ours finds the listening socket of its QMP server."""
+"""Descriptor of the listening socket of the QMP server in QEMU."""
 RAM_FD = 4
-"""Descriptor at which it finds the golden RAM."""
+"""Descriptor of the golden RAM in QEMU."""
 INHERITED_RAM = f"/proc/self/fd/{RAM_FD}"
 SCREEN_QMP_FD = 5
 """Descriptor of a second QMP server, for screen and input of guests without our agent: their many and
 large commands do not hold up those that run the machine."""
 RAM_CONTROL_FD = 7
-"""Descriptor at which the library in a process finds its socket (`ram_native`); a tap device is at 6."""
+"""Descriptor of the library's socket in QEMU (`ram_native`); a tap device is at 6."""
 BASE_FD = 8
 """Descriptor of a snapshot's frozen disk: its files are their owner's only, and QEMU is another user."""
 IMAGE_FD = 9
@@ -55,28 +55,28 @@ UEFI_FD = 10
 """Descriptor of a memory file with the firmware, which QEMU opens by name."""
 INHERITED_UEFI = Path(f"/proc/self/fd/{UEFI_FD}")
 MAC = "52:54:00:6f:73:67"
-"""The same in all clones, as in the frozen state; each is alone on its network."""
+"""MAC address of all clones, as in the frozen state; each is alone on its network."""
 GUEST_IP = "10.0.2.15"
 GATEWAY_IP = "10.0.2.2"
 GUEST_PORT = 5000
 
 
 class Accel(enum.StrEnum):
-    """How guest code is run. The state of one kind cannot be loaded by the other."""
+    """Way to run guest code. The state of one cannot be loaded by the other."""
 
     KVM = "kvm"
     TCG = "tcg"
 
 
 class DiskBus(enum.StrEnum):
-    """How the guest sees its disk."""
+    """Bus at which the guest sees its disk."""
 
     VIRTIO = "virtio"
     SATA = "sata"  # what a Windows without virtio drivers boots from
 
 
 class Nic(enum.StrEnum):
-    """The network device that the guest sees."""
+    """Network device that the guest sees."""
 
     VIRTIO = "virtio"
     E1000E = "e1000e"  # what a Windows without virtio drivers knows
@@ -84,15 +84,15 @@ class Nic(enum.StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Shape:
-    """What guest and migration stream see of a machine; immutable for the life of a snapshot.
+    """Hardware of a machine as guest and migration stream see it; immutable for the life of a snapshot.
 
     Attributes:
         machine: Versioned machine type.
         cpu: CPU model, with flags if any.
-        vga: A standard VGA screen and a USB tablet (guests without our agent).
+        vga: True for a standard VGA screen and a USB tablet (guests without our agent).
         screen_px: Size that this screen reports as its own (EDID), which guests then choose.
-        network: A network device.
-        disk_bus: The controller of the disk.
+        network: True for a network device.
+        disk_bus: Controller of the disk.
         nic: Model of the network device.
     """
 
@@ -111,10 +111,10 @@ class Shape:
 
 @dataclass(frozen=True, slots=True)
 class Disk:
-    """The disk of one process.
+    """Disk of one process.
 
     Attributes:
-        path: Its top layer, written to.
+        path: Path of the top layer, which is written to.
         format: `qcow2` or `raw`.
         base_image: Format of the disk image below a snapshot's frozen disk (qcow2), over which the top
             layer lies; both are read by inherited descriptors (`BASE_FD`, `IMAGE_FD`) and not by name.
@@ -128,7 +128,7 @@ class Disk:
 
 @dataclass(frozen=True, slots=True)
 class Ram:
-    """The file behind the guest's RAM: written through when shared, else copied on write."""
+    """File behind the guest's RAM: written through when shared, else copied on write."""
 
     path: str
     share: bool
@@ -136,7 +136,7 @@ class Ram:
 
 @dataclass(frozen=True, slots=True)
 class Kernel:
-    """A kernel that QEMU loads itself. Clones do without: it costs 13 MB each."""
+    """Kernel that QEMU loads itself. Clones have none: it costs 13 MB each."""
 
     kernel: Path
     initrd: Path | None
@@ -149,7 +149,7 @@ class UserNet:
 
     Attributes:
         host_port: On 127.0.0.1; 0 lets the kernel choose (ask `Machine.host_port`).
-        restrict: The guest reaches nothing, not even the host.
+        restrict: True if the guest reaches nothing, not even the host.
     """
 
     host_port: int = 0
@@ -159,7 +159,7 @@ class UserNet:
 
 @dataclass(frozen=True, slots=True)
 class TapNet:
-    """An existing tap device, by name or as an inherited descriptor."""
+    """Existing tap device, by name or as an inherited descriptor."""
 
     ifname: str | None = None
     fd: int | None = None
@@ -167,29 +167,29 @@ class TapNet:
 
 @dataclass(frozen=True, slots=True)
 class RingConsole:
-    """The last bytes of the serial console in memory: a flood of the guest costs nothing more."""
+    """Serial console that keeps its last bytes in memory: a flood of the guest costs nothing more."""
 
     size_bytes: int = 65536  # a power of two
 
 
 @dataclass(frozen=True, slots=True)
 class FileConsole:
-    """The whole serial console in a file; for guests that are not hostile yet (templates)."""
+    """Serial console written to a file, for guests that are not hostile yet (templates)."""
 
     path: Path
 
 
 @dataclass(frozen=True, slots=True)
 class Launch:
-    """What one QEMU process gets besides its shape.
+    """Options of one QEMU process besides its shape.
 
     Attributes:
         name: Shown by `ps`; `[A-Za-z0-9_.-]+`.
         qmp: Path of the QMP socket, or the number of an inherited listening one.
-        screen_qmp: The same for a second QMP server; None for none.
+        screen_qmp: Path or descriptor of a second QMP server; None for none.
         network: Backend of the network device; None leaves it unplugged.
-        incoming: Wait for a state to load (`-incoming defer`).
-        paused: Do not run before `cont`.
+        incoming: True to wait for a state to load (`-incoming defer`).
+        paused: True to stay paused until `cont`.
         uefi: UEFI firmware whose variables are kept in the machine's memory (OVMF.fd); None for BIOS.
         tb_mib: Size of TCG's cache of translated code; touched only as it fills.
         credentials: Files that each hold one string `io.systemd.credential:<name>=<value>` for the
@@ -215,7 +215,7 @@ class Launch:
 
 
 def to_argv(shape: Shape, launch: Launch) -> list[str]:
-    """Return the whole argument vector, the program first."""
+    """Return the whole argument vector, beginning with the program."""
     argv = [launch.qemu, "-name", launch.name, "-nodefaults", "-no-user-config", "-display", "none"]
     argv += _board(shape, launch)
     argv += _block(shape, launch.disk)
@@ -368,7 +368,7 @@ def _qmp_server(name: str, at: Path | int) -> list[str]:
 
 
 def _slot(shape: Shape, number: int) -> str:
-    """Return a fixed place on the bus: a device more elsewhere moves no other."""
+    """Return a fixed slot on the bus, so that a further device elsewhere moves no other."""
     bus = "pcie.0" if "q35" in shape.machine else "pci.0"
     return f"bus={bus},addr=0x{number:x}"
 

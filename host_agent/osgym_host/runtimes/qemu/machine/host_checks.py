@@ -1,4 +1,4 @@
-"""What this host's QEMU can do: which accelerator to use, and whether it can take a snapshot."""
+"""Checks of this host's QEMU: which accelerator to use, and whether it can clone a snapshot."""
 
 from __future__ import annotations
 
@@ -25,8 +25,9 @@ from osgym_host.runtimes.qemu.machine.qmp import Qmp, QmpError
 log = logging.getLogger(__name__)
 
 KVM_CPU_MODELS = ("Haswell-noTSX", "Nehalem")
-"""Tried in this order under KVM: AVX2 where the processor has it, else the least that applications need.
-Both are named and old, so that snapshots fit most hosts, of either make."""
+"""CPU models under KVM, in the order of trial: AVX2 where the processor has it, else the least that
+applications
+need. Both are named and old, so that snapshots fit most hosts, of either make."""
 _ASK_TIMEOUT_S = 15.0
 _MAX_OUTPUT_BYTES = 1 << 20
 _VERDICT = "accelerator.json"
@@ -36,11 +37,11 @@ _SHAPE = TypeAdapter(Shape)
 
 @dataclass(frozen=True, slots=True)
 class QemuFacts:
-    """What a QEMU program says of itself.
+    """Version and machine types of a QEMU program.
 
     Attributes:
         version: major, minor, micro.
-        machines: Machine types it offers.
+        machines: Machine types that it offers.
     """
 
     path: str
@@ -54,10 +55,10 @@ class QemuFacts:
 
 
 def shape_of(manifest: SnapshotManifest) -> Shape:
-    """Return the machine of a snapshot.
+    """Return the shape of a snapshot.
 
     Raises:
-        ValueError: The manifest's shape is not one of ours (a newer OSGym wrote it).
+        ValueError: The manifest's shape is unknown (a newer OSGym wrote it).
     """
     more = set(manifest.shape) - {field.name for field in fields(Shape)}
     if more:
@@ -69,17 +70,17 @@ def shape_of(manifest: SnapshotManifest) -> Shape:
 
 
 def shape_fields(shape: Shape) -> dict[str, object]:
-    """Return a machine as a manifest keeps it."""
+    """Return a shape in the form of manifests."""
     found = _SHAPE.dump_python(shape, mode="json")
     assert isinstance(found, dict)
     return found
 
 
 def reasons_against(manifest: SnapshotManifest, facts: QemuFacts, kvm: str, lacking: list[str]) -> list[str]:
-    """Return why a host cannot take a snapshot; empty when it can. Pure.
+    """Return the reasons why a host cannot clone a snapshot; empty when it can. Pure.
 
     Args:
-        kvm: Why KVM cannot be used here, empty when it can.
+        kvm: Reason why KVM cannot be used here, empty when it can.
         lacking: Features of the snapshot's CPU model that are missing here (KVM only).
     """
     try:
@@ -103,10 +104,10 @@ def reasons_against(manifest: SnapshotManifest, facts: QemuFacts, kvm: str, lack
 
 
 async def check_host(manifest: SnapshotManifest, data_dir: Path, qemu: str = QEMU) -> list[str]:
-    """Why this host cannot take a snapshot, one sentence each and at last what to do; empty when it can.
+    """Return the reasons why this host cannot clone a snapshot, and at last a remedy; empty when it can.
 
     Raises:
-        RuntimeUnsupported: There is no QEMU here.
+        RuntimeUnsupported: QEMU is not installed.
     """
     facts = await ask_qemu(qemu)
     kvm, lacking = "", list[str]()
@@ -121,10 +122,10 @@ async def check_host(manifest: SnapshotManifest, data_dir: Path, qemu: str = QEM
 
 
 async def ask_qemu(qemu: str = QEMU) -> QemuFacts:
-    """Ask a QEMU program what it is.
+    """Ask a QEMU program for its version and machine types.
 
     Raises:
-        RuntimeUnsupported: It is not installed, or does not say.
+        RuntimeUnsupported: It is not installed, or does not answer.
     """
     path = shutil.which(qemu)
     if path is None:
@@ -140,13 +141,14 @@ async def ask_qemu(qemu: str = QEMU) -> QemuFacts:
 async def choose_accel(
     wanted: str, data_dir: Path, *, kernel: Path | None = None, qemu: str = QEMU
 ) -> tuple[Accel, str]:
-    """The accelerator for new snapshots, and why: `auto` is KVM where a kernel boots under it, else TCG.
+    """Return the accelerator for new snapshots and the reason: `auto` is KVM where a kernel boots under it,
+    else TCG.
 
     Whether it boots is tried once after each start of the host and kept in `<data_dir>/cache`.
 
     Args:
         wanted: `auto`, `kvm` or `tcg`.
-        kernel: To try; one of /boot when none is given.
+        kernel: Kernel for the trial; None: one of /boot.
 
     Raises:
         RuntimeUnsupported: KVM was asked for and does not work.
@@ -179,7 +181,7 @@ async def choose_cpu(accel: Accel, qemu: str = QEMU) -> str:
 
 
 async def lacking_features(model: str, accel: Accel, qemu: str = QEMU) -> list[str]:
-    """Return what of a CPU model an accelerator cannot give here; a model it does not know lacks all.
+    """Return the features of a CPU model that an accelerator lacks here; an unknown model lacks all.
 
     Raises:
         RuntimeUnsupported: QEMU does not start or answer.
@@ -225,7 +227,7 @@ def _socket_pair() -> tuple[socket.socket, socket.socket]:
 
 
 async def _kvm_problem(data_dir: Path, kernel: Path | None, qemu: str) -> str:
-    """Return why no kernel boots under KVM here, empty when one does; tried once per start of the host."""
+    """Return the reason why no kernel boots under KVM, empty when one does; tried once per host start."""
     cache = data_dir / "cache" / _VERDICT
     boot_id = _boot_id()
     with contextlib.suppress(OSError, ValueError, TypeError, AttributeError):
@@ -250,12 +252,12 @@ async def _kvm_problem(data_dir: Path, kernel: Path | None, qemu: str) -> str:
 
 
 def _boot_id() -> str:
-    """Return which start of this host it is."""
+    """Return the id of this start of the host."""
     return Path("/proc/sys/kernel/random/boot_id").read_text().strip()
 
 
 async def _output(argv: list[str]) -> str:
-    """Return what a short-lived program prints.
+    """Return the output of a short-lived program.
 
     Raises:
         RuntimeUnsupported: It cannot be started or does not end.

@@ -1,4 +1,4 @@
-"""Network namespaces of a host agent that is an ordinary user: a process with rights there makes them.
+"""Network namespaces for a host agent that is an ordinary user, made by a process with rights there.
 
 `namespace_keeper` is that process; one is started when the first namespace is asked for, and ends with us.
 QEMU joins both namespaces before it is executed (nsenter), where it has no rights either.
@@ -21,13 +21,13 @@ _ANSWER_S = 5.0
 
 
 class Keeper:
-    """A running `namespace_keeper`. Its methods may be called from any thread; they block for 0.1 ms."""
+    """Running `namespace_keeper`. Its methods may be called from any thread; they block for 0.1 ms."""
 
     _own: Keeper | None = None
     _starting = threading.Lock()
 
     def __init__(self, user_namespace: str = "") -> None:
-        """Start one, in a user namespace of its own or in one that is there.
+        """Start a keeper, in a user namespace of its own or in an existing one.
 
         Raises:
             OSError: The kernel does not let ordinary users have user namespaces, or it does not start.
@@ -51,10 +51,10 @@ class Keeper:
 
     @classmethod
     def own(cls) -> Keeper:
-        """Return the one of this process, started when it is first asked for.
+        """Return the keeper of this process, started on the first call.
 
         Raises:
-            OSError: As for a new one.
+            OSError: As for a new keeper.
         """
         with cls._starting:
             if cls._own is None or cls._own._process.poll() is not None:
@@ -63,11 +63,11 @@ class Keeper:
 
     @property
     def user_namespace(self) -> str:
-        """Path of the user namespace that it has rights in."""
+        """Path of the user namespace in which it has rights."""
         return f"/proc/{self._process.pid}/ns/user"
 
     def ask(self, word: bytes, fds: tuple[int, ...] = ()) -> int:
-        """Have something made; return its descriptor.
+        """Request a resource; return its descriptor.
 
         Raises:
             OSError: It could not be made, or the keeper is gone.
@@ -80,23 +80,26 @@ class Keeper:
         return made[0]
 
     def close(self) -> None:
-        """End it; namespaces that somebody is in stay. Idempotent."""
+        """End it; namespaces in use stay. Idempotent."""
         self._channel.close()
         self._process.wait(_ANSWER_S)
 
 
 class KeptNamespace:
-    """A network namespace that a keeper has rights on."""
+    """Network namespace on which a keeper has rights."""
 
     def __init__(self, keeper: Keeper, fd: int, *, owned: bool = False) -> None:
-        """Take over a descriptor of the namespace; `owned`: the keeper is for this namespace alone."""
+        """Args:
+        fd: Descriptor of the namespace.
+        owned: True if the keeper serves this namespace alone.
+        """
         self._keeper = keeper
         self._fd = fd
         self._owned = owned
 
     @classmethod
     def make(cls) -> KeptNamespace:
-        """Make one with nothing in it but a loopback interface.
+        """Make a namespace with only a loopback interface.
 
         Raises:
             OSError: The host does not allow it.
@@ -108,10 +111,10 @@ class KeptNamespace:
 
     @classmethod
     def of_process(cls, pid: int) -> KeptNamespace:
-        """Hold the namespace of a process that a former host agent of the same user started.
+        """Open the namespace of a process that a former host agent of the same user started.
 
         Raises:
-            OSError: It is gone, or not such a one.
+            OSError: The process is gone, or not of this user.
         """
         fd = os.open(f"/proc/{pid}/ns/net", os.O_RDONLY | os.O_CLOEXEC)
         try:
@@ -121,7 +124,7 @@ class KeptNamespace:
             raise
 
     def around(self, argv: list[str]) -> list[str]:
-        """Return the vector that runs `argv` in the same process, inside."""
+        """Return the vector that runs `argv` inside, in the same process."""
         if self._fd < 0:
             raise OSError("the network namespace was closed")
         net = f"--net=/proc/{os.getpid()}/fd/{self._fd}"
@@ -130,7 +133,7 @@ class KeptNamespace:
 
     @contextlib.contextmanager
     def entered(self) -> Iterator[None]:
-        """Nothing is entered by us: `around` does it."""
+        """Do nothing: `around` enters the namespace."""
         yield
 
     def make_socket(self) -> socket.socket:
@@ -142,7 +145,7 @@ class KeptNamespace:
         return socket.socket(fileno=self._keeper.ask(b"socket", (self._fd,)))
 
     def close(self) -> None:
-        """Let go of it; sockets made inside go on. Idempotent."""
+        """Close the descriptor; sockets made inside go on. Idempotent."""
         if self._fd >= 0:
             os.close(self._fd)
             self._fd = -1

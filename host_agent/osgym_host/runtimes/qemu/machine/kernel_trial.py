@@ -1,4 +1,4 @@
-"""Whether a kernel really boots here under KVM or TCG: found out by trying, against a deadline.
+"""Trial boot of a kernel under KVM or TCG, against a deadline.
 
 `/dev/kvm` may open, and even run firmware, on machines where no guest kernel comes up.
 """
@@ -18,13 +18,13 @@ from osgym_host.programs import end_program, start_program
 BOOT_TIMEOUT_S = 10.0
 """Under KVM a kernel comes up within a second; ten allow for a busy machine."""
 _LINE = b"Unable to mount root fs"
-"""What a kernel without a disk says when it is up: everything but user space has run by then."""
+"""Last line of a kernel without a disk: everything but user space has run by then."""
 _LIMIT_BYTES = 1 << 20
 
 
 @dataclass(frozen=True, slots=True)
 class KernelBoot:
-    """How far a kernel came."""
+    """Result of a trial boot."""
 
     reached: bool
     seconds: float
@@ -43,7 +43,7 @@ def find_kernel() -> Path | None:
 
 
 def kvm_opens() -> str:
-    """Empty when /dev/kvm opens, else why not."""
+    """Return the reason why /dev/kvm does not open, empty when it opens."""
     try:
         os.close(os.open("/dev/kvm", os.O_RDWR | os.O_CLOEXEC))
     except FileNotFoundError:

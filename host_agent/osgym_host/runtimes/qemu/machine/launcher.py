@@ -1,4 +1,4 @@
-"""How QEMU processes come into being: one interface, whether bare or in a runner container.
+"""Interface of launchers of QEMU processes, bare or in a runner container.
 
 A launcher starts one process for an argument vector and keeps hold of it until nothing is left of it.
 What is inside (guest, QMP, branching) is not its business: it hands back a `VmProcess`, whose PID is
@@ -38,8 +38,8 @@ class RunnerKind(enum.StrEnum):
 
 
 OVERHEAD_MIB = 160
-"""What QEMU may need beside guest RAM and translated code: 40 to 90 MiB were seen, and block and network
-buffers grow under load. A cap that is too low kills the machine, so there is room."""
+"""Memory of QEMU beside guest RAM and translated code: 40 to 90 MiB were seen, and block and network
+buffers grow under load. A cap that is too low kills the machine, so it is generous."""
 
 
 def memory_cap_mib(ram_mib: int, tb_mib: int) -> int:
@@ -48,12 +48,12 @@ def memory_cap_mib(ram_mib: int, tb_mib: int) -> int:
 
 
 class LaunchFailed(RuntimeFault):
-    """The process could not be started; nothing of it is left. `log_tail` is what it printed."""
+    """Failure to start the process; nothing of it is left. `log_tail` has its output."""
 
 
 @dataclass(frozen=True, slots=True)
 class LaunchRequest:
-    """One QEMU process to start.
+    """Request for one QEMU process.
 
     Attributes:
         name: Unique among the live ones of the instance; `[A-Za-z0-9_-]{1,64}`.
@@ -87,7 +87,7 @@ class LaunchRequest:
     private: frozenset[str] = frozenset({"vm.json"})
 
     def __post_init__(self) -> None:
-        """Check what later becomes names and numbers.
+        """Check the values that become names and numbers.
 
         Raises:
             ValueError: A malformed name, descriptor number or an empty argument vector.
@@ -102,11 +102,11 @@ class LaunchRequest:
 
 @dataclass(frozen=True, slots=True)
 class ProcessEnd:
-    """How a process ended. Both None: it was adopted, so its status was another's to read.
+    """End of a process. Both codes are None for an adopted process, whose status another process reaped.
 
     Attributes:
-        memory: Whether the kernel killed it for want of memory.
-        output: The last bytes that QEMU itself printed (never what the guest wrote).
+        memory: Owner of the memory that ran out, if the kernel killed it for that.
+        output: Last bytes that QEMU itself printed (never the guest's).
     """
 
     exit_code: int | None = None
@@ -117,11 +117,11 @@ class ProcessEnd:
 
 @dataclass(frozen=True, slots=True)
 class FoundProcess:
-    """A process of the instance that this launcher object did not start.
+    """Process of the instance that another launcher object started.
 
     Attributes:
-        keeper: What finds it again: the id of a container, empty for a bare process.
-        identity: QEMU's process, None when it has ended (the container still stands).
+        keeper: Id of its container, empty for a bare process.
+        identity: Identity of QEMU's process, None when it has ended (the container still stands).
     """
 
     name: str
@@ -130,41 +130,41 @@ class FoundProcess:
 
 
 class VmProcess(ABC):
-    """One QEMU process, started or adopted."""
+    """QEMU process, started or adopted."""
 
     @property
     @abstractmethod
     def name(self) -> str:
-        """As in the request."""
+        """Name in the request."""
 
     @property
     @abstractmethod
     def identity(self) -> ProcessIdentity:
-        """QEMU's process on the host, for sure."""
+        """Identity of QEMU's process on the host."""
 
     @property
     def pid(self) -> int:
-        """QEMU's PID on the host."""
+        """Host PID of QEMU."""
         return self.identity.pid
 
     @property
     def keeper(self) -> str:
-        """What finds it again after the host agent: the id of a container, empty for a bare process."""
+        """Id of its container, by which the next host agent finds it; empty for a bare process."""
         return ""
 
     @property
     @abstractmethod
     def group(self) -> CgroupGroup | None:
-        """Its control groups, where there are any: caps and usage."""
+        """Its control groups; None without any."""
 
     @property
     @abstractmethod
     def end(self) -> ProcessEnd | None:
-        """How it ended, None while it lives."""
+        """Its end; None while it lives."""
 
     @abstractmethod
     async def wait(self) -> ProcessEnd:
-        """Wait, without a deadline, for its end. Any number of tasks may wait."""
+        """Wait for its end, without a deadline. Any number of tasks may wait."""
 
     @abstractmethod
     async def kill(self, *, timeout_s: float = 10.0) -> None:
@@ -176,7 +176,7 @@ class VmProcess(ABC):
 
     @abstractmethod
     async def remove(self, *, timeout_s: float = 10.0) -> None:
-        """Kill it and take away what keeps it (container, control group). Idempotent.
+        """Kill it and remove its container and control groups. Idempotent.
 
         The folder is the caller's.
 
@@ -186,38 +186,38 @@ class VmProcess(ABC):
 
     @abstractmethod
     def output_tail(self, max_bytes: int = 4096) -> str:
-        """Return the last that QEMU itself printed."""
+        """Return the last output of QEMU itself."""
 
 
 class Launcher(ABC):
-    """Starts QEMU processes of one instance."""
+    """Starter of QEMU processes of one instance."""
 
     @property
     @abstractmethod
     def runner(self) -> RunnerKind:
-        """Which way this is."""
+        """Kind of this launcher."""
 
     @property
     @abstractmethod
     def caps_enforced(self) -> frozenset[str]:
-        """Which of `memory`, `cpu` and `pids` are really enforced. Valid after `prepare`."""
+        """Caps among `memory`, `cpu` and `pids` that are really enforced. Valid after `prepare`."""
 
     @property
     @abstractmethod
     def notes(self) -> tuple[str, ...]:
-        """What is missing here and how to get it, one sentence each. Valid after `prepare`."""
+        """Missing capabilities and how to get them, one sentence each. Valid after `prepare`."""
 
     @abstractmethod
     async def prepare(self) -> None:
-        """Find out what the host offers. Idempotent; starts nothing.
+        """Check the host. Idempotent; starts nothing.
 
         Raises:
-            RuntimeUnsupported: This way cannot be gone here; the message says what to do.
+            RuntimeUnsupported: This host lacks something for it; the message says what to do.
         """
 
     @abstractmethod
     async def launch(self, request: LaunchRequest) -> VmProcess:
-        """Start a process. It runs when this returns; whether QEMU likes its arguments, QMP tells.
+        """Start a process. It runs when this returns; QMP tells whether QEMU accepts its arguments.
 
         Cancelled, it leaves nothing behind.
 
@@ -227,8 +227,9 @@ class Launcher(ABC):
 
     @abstractmethod
     async def find(self) -> Sequence[FoundProcess]:
-        """Return the processes of this instance that a previous host agent left, as far as a launcher can
-        tell without records: containers by their labels; bare processes are found by the caller's records.
+        """Return processes of this instance that a previous host agent left: containers by their labels; the
+        caller's
+                records know bare processes.
         """
 
     @abstractmethod
@@ -237,9 +238,9 @@ class Launcher(ABC):
 
     @abstractmethod
     async def reap(self, keep: Collection[str] = ()) -> int:
-        """Remove what a previous host agent left and is not named in `keep`; return how many.
+        """Remove processes of a previous host agent that are not named in `keep`; return their number.
 
-        Only ever touches what carries this instance's mark.
+        Only processes with this instance's mark are touched.
 
         Raises:
             RuntimeFault: Something is left.
@@ -247,4 +248,4 @@ class Launcher(ABC):
 
     @abstractmethod
     async def close(self) -> None:
-        """Let go of threads and connections; processes go on. Idempotent."""
+        """Close threads and connections; processes go on. Idempotent."""

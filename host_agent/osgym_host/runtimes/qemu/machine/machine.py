@@ -1,4 +1,4 @@
-"""One virtual machine: a QEMU process and the QMP connection to it."""
+"""Virtual machine: a QEMU process and the QMP connection to it."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ START_TIMEOUT_S = 30.0
 STATE_TIMEOUT_S = 30.0
 QMP_SOCKET = "qmp.sock"
 SCREEN_SOCKET = "screen.sock"
-"""A second QMP server, for screen and input of guests without our agent."""
+"""File name of a second QMP server, for screen and input of guests without our agent."""
 _KILL_TIMEOUT_S = 10.0
 _END_NOTICED_S = 1.0
 _STATE_FD_NAME = "state"
@@ -38,18 +38,17 @@ resets its card."""
 
 
 class MachineFailed(OsgymHostError):
-    """A machine could not be started, or did not do what it was told.
+    """Failure to start a machine, or of a machine to carry out a command.
 
     Attributes:
-        argv: What was started, empty where it was not us.
-        end: How it ended, None when it did not end (by itself).
-        said: The end of what QEMU said on stderr.
+        argv: Argument vector, empty for an adopted machine.
+        end: End of the process, None when it did not end by itself.
+        said: Last output of QEMU on stderr.
     """
 
     def __init__(
         self, message: str, *, argv: Sequence[str] = (), end: ProcessEnd | None = None, said: str = ""
     ) -> None:
-        """Keep the fields beside the message."""
         detail = f": {said.strip().splitlines()[-1]}" if said.strip() else ""
         super().__init__(message + detail)
         self.argv = tuple(argv)
@@ -58,10 +57,9 @@ class MachineFailed(OsgymHostError):
 
 
 class Machine:
-    """A live QEMU. `close` lets go of it; it then runs on, for another host agent to attach to."""
+    """Live QEMU. After `close` it runs on, for another host agent to attach to."""
 
     def __init__(self, process: VmProcess, qmp: Qmp, argv: Sequence[str] = ()) -> None:
-        """Use `start` or `attach`."""
         self.process = process
         self.qmp = qmp
         self.argv = tuple(argv)
@@ -131,10 +129,10 @@ class Machine:
     async def attach(
         cls, process: VmProcess, qmp: Path, *, argv: Sequence[str] = (), timeout_s: float = START_TIMEOUT_S
     ) -> Machine:
-        """Connect to a QEMU that runs, or ends while we try.
+        """Connect to a running QEMU.
 
         Raises:
-            MachineFailed: It ended or does not answer in time; it is not touched.
+            MachineFailed: It ended or does not answer in time; it is unchanged.
         """
         try:
             return cls(process, await _connect_or_end(process, qmp, timeout_s), argv)
@@ -153,15 +151,15 @@ class Machine:
 
     @property
     def end(self) -> ProcessEnd | None:
-        """How it ended, None while it lives."""
+        """End of the process; None while it lives."""
         return self.process.end
 
     async def wait_dead(self) -> ProcessEnd:
-        """Wait, without a deadline, until the process is gone. Any number of tasks may wait."""
+        """Wait for the end of the process, without a deadline. Any number of tasks may wait."""
         return await self.process.wait()
 
     async def remove(self, *, timeout_s: float = 10.0) -> None:
-        """Kill QEMU and take away all that keeps it, but for its folder. Idempotent.
+        """Kill QEMU and remove its container and control groups, but not its folder. Idempotent.
 
         Raises:
             RuntimeFault: Something is left; calling again tries again.
@@ -170,11 +168,11 @@ class Machine:
         await self.process.remove(timeout_s=timeout_s)
 
     async def close(self) -> None:
-        """Let go of the connection; QEMU runs on. Idempotent."""
+        """Close the connection; QEMU runs on. Idempotent."""
         await self.qmp.close()
 
     async def prepare(self, *, timeout_s: float = STATE_TIMEOUT_S) -> None:
-        """Set what saving and loading a state needs; for a parked process, while nobody waits."""
+        """Set the migration parameters for saving and loading states, while a process is parked."""
         wanted = [{"capability": name, "state": True} for name in _CAPABILITIES]
         await self.qmp.execute("migrate-set-capabilities", capabilities=wanted, timeout_s=timeout_s)
         await self.qmp.execute("migrate-set-parameters", _PARAMETERS, timeout_s=timeout_s)
@@ -208,18 +206,18 @@ class Machine:
             os.close(fd)
 
     async def cont(self, *, timeout_s: float = STATE_TIMEOUT_S) -> None:
-        """Let the guest run."""
+        """Resume the guest."""
         await self.qmp.execute("cont", timeout_s=timeout_s)
 
     async def stop(self, *, timeout_s: float = STATE_TIMEOUT_S) -> None:
-        """Let the guest stand still."""
+        """Pause the guest."""
         await self.qmp.execute("stop", timeout_s=timeout_s)
 
     async def status(self, *, timeout_s: float = STATE_TIMEOUT_S) -> str:
         """Return QEMU's run state: `running`, `paused`, `io-error`, `guest-panicked`, `shutdown`, …
 
         Raises:
-            QmpError: QEMU does not say.
+            QmpError: QEMU does not answer.
         """
         status = (await self.qmp.query("query-status", timeout_s=timeout_s)).get("status")
         if not isinstance(status, str):
@@ -238,7 +236,7 @@ class Machine:
         return int(found.group(1))
 
     async def read_console(self, max_bytes: int = 65536, *, timeout_s: float = STATE_TIMEOUT_S) -> bytes:
-        """Take what the guest wrote to its serial console since the last call, where it is a ring.
+        """Return the output of a ring console since the last call.
 
         Hostile: show it, never interpret it.
         """
@@ -251,7 +249,7 @@ class Machine:
             return b""
 
     async def _migrate(self, command: str, fd: int, timeout_s: float) -> None:
-        """Let a state run through a descriptor, in either direction, and wait for its end."""
+        """Save or load a state through a descriptor, and wait for the end."""
         try:
             async with asyncio.timeout(timeout_s):
                 if not self._prepared:
@@ -275,7 +273,7 @@ class Machine:
         raise self._failed(f"{command}: QEMU ended")
 
     async def _wait_a_little(self) -> None:
-        """After its connection is gone, give QEMU the time to say why it ends."""
+        """Give QEMU time to end after its connection has closed."""
         with contextlib.suppress(TimeoutError):
             await asyncio.wait_for(self.wait_dead(), _END_NOTICED_S)
 
@@ -308,7 +306,7 @@ async def _connect_or_end(process: VmProcess, path: Path, timeout_s: float) -> Q
 
 @contextlib.contextmanager
 def listening(path: Path) -> Iterator[socket.socket]:
-    """Listen at a path for the time until QEMU has inherited the socket; the path stays.
+    """Context with a listening socket at a path, until QEMU has inherited it; the path stays.
 
     A socket that a former process left at the path is replaced.
     """

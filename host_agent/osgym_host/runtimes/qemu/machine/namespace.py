@@ -1,4 +1,4 @@
-"""A network namespace around one machine, so that nobody else of the host can connect to its guest.
+"""Network namespace around one machine, so that no other process of the host can connect to its guest.
 
 QEMU's user-mode networking listens on a port of the loopback interface. In a namespace of its own that is
 a loopback interface which no other process has; we connect by a socket that was made inside. Sockets stay
@@ -31,15 +31,14 @@ _libc = ctypes.CDLL(None, use_errno=True)
 
 
 class NetworkNamespace:
-    """A network namespace that we hold and may enter."""
+    """Network namespace held by a descriptor."""
 
     def __init__(self, fd: int) -> None:
-        """Take over a descriptor of the namespace."""
         self._fd = fd
 
     @classmethod
     def make(cls) -> NetworkNamespace:
-        """Make one with nothing in it but a loopback interface. Blocking, 0.5 ms.
+        """Make a namespace with only a loopback interface. Blocking, 0.5 ms.
 
         Raises:
             OSError: The kernel refuses: not root, or the host's namespaces are used up.
@@ -51,20 +50,20 @@ class NetworkNamespace:
 
     @classmethod
     def at(cls, path: Path) -> NetworkNamespace:
-        """Hold the namespace that a path names: `/proc/<pid>/ns/net`, or one of `ip netns`.
+        """Open the namespace at a path: `/proc/<pid>/ns/net`, or one of `ip netns`.
 
         Raises:
-            OSError: There is none.
+            OSError: The path names no namespace.
         """
         return cls(os.open(path, os.O_RDONLY | os.O_CLOEXEC))
 
     def around(self, argv: list[str]) -> list[str]:
-        """Return the vector that runs `argv` inside: itself, since who starts it is inside (`entered`)."""
+        """Return `argv` unchanged: its starter is inside already (`entered`)."""
         return argv
 
     @contextlib.contextmanager
     def entered(self) -> Iterator[None]:
-        """Let this thread, and what it starts, be inside while the block runs. Nothing may be awaited in it.
+        """Context in which this thread, and processes that it starts, are inside. It must not await.
 
         Raises:
             OSError: The namespace cannot be entered, or was closed.
@@ -85,7 +84,7 @@ class NetworkNamespace:
             )
 
     def close(self) -> None:
-        """Let go of it; sockets made inside go on. Idempotent."""
+        """Close the descriptor; sockets made inside go on. Idempotent."""
         if self._fd >= 0:
             os.close(self._fd)
             self._fd = -1
@@ -93,7 +92,7 @@ class NetworkNamespace:
 
 @dataclass(frozen=True, slots=True)
 class NamespaceOf:
-    """The network namespace of a process, entered anew for each socket; nothing is held."""
+    """Network namespace of a process, entered anew for each socket; no descriptor is held."""
 
     pid: int
 
@@ -114,7 +113,7 @@ AnyNamespace = NetworkNamespace | KeptNamespace
 
 
 def namespace_of(pid: int) -> AnyNamespace | None:
-    """Hold the namespace of a machine of a former host agent; None when it is gone or not ours. Blocking."""
+    """Open the namespace of a machine of a former host agent; None when it is gone or of others. Blocking."""
     with contextlib.suppress(OSError):
         if os.geteuid() == 0:
             return NetworkNamespace.at(Path(f"/proc/{pid}/ns/net"))
@@ -123,7 +122,7 @@ def namespace_of(pid: int) -> AnyNamespace | None:
 
 
 async def try_to_make() -> AnyNamespace | None:
-    """Make a namespace in a thread; None where that is not possible. Cancelled, it leaves none."""
+    """Make a namespace in a thread; None where that is impossible. Cancelled, it leaves none."""
     make = NetworkNamespace.make if os.geteuid() == 0 else KeptNamespace.make
     making = asyncio.create_task(asyncio.to_thread(_try(make)))
     try:
@@ -146,7 +145,7 @@ def _try(make: Callable[[], AnyNamespace]) -> Callable[[], AnyNamespace | None]:
 
 @contextlib.contextmanager
 def _coming_back() -> Iterator[None]:
-    """Bring this thread back to the network namespace that it is in now."""
+    """Context after which this thread is back in its present network namespace."""
     own = os.open(_OWN, os.O_RDONLY | os.O_CLOEXEC)
     try:
         yield

@@ -1,4 +1,4 @@
-"""The process that has rights on network namespaces where the host agent is an ordinary user.
+"""Process with rights on network namespaces, for a host agent that is an ordinary user.
 
 Run as a program, on Python's standard library alone, with a socket as standard input: it enters a user
 namespace of its own (or the one that is named), where it has all rights and outside none, and does two
@@ -46,7 +46,7 @@ def enter_user_namespace(path: str) -> None:
 
 
 def bring_up_loopback() -> None:
-    """Switch the loopback interface of our network namespace on."""
+    """Bring up the loopback interface of this network namespace."""
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM | socket.SOCK_CLOEXEC) as control:
         name, flags = INTERFACE.unpack(fcntl.ioctl(control, SIOCGIFFLAGS, INTERFACE.pack(b"lo", 0)))
         fcntl.ioctl(control, SIOCSIFFLAGS, INTERFACE.pack(name, flags | IFF_UP))
@@ -67,7 +67,7 @@ def make_socket(namespace: int) -> int:
 
 
 def serve(channel: socket.socket) -> None:
-    """Answer until the other end is closed: a descriptor, or what went wrong."""
+    """Answer requests with a descriptor or an error, until the other end is closed."""
     while True:
         word, fds, _, _ = socket.recv_fds(channel, 16, 1)
         if not word:
@@ -86,7 +86,7 @@ def serve(channel: socket.socket) -> None:
 
 
 def main() -> None:
-    """Say whether there are rights, then serve."""
+    """Report whether there are rights, then serve."""
     with socket.socket(fileno=0) as channel:
         try:
             enter_user_namespace(sys.argv[1] if len(sys.argv) > 1 else "")

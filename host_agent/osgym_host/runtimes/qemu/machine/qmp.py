@@ -25,7 +25,7 @@ from osgym_host.errors import OsgymHostError
 
 DEFAULT_TIMEOUT_S = 15.0
 MAX_EVENTS = 256
-"""Events that one subscription holds; older ones are dropped, and counted."""
+"""Number of events that one subscription keeps; older ones are dropped, and counted."""
 _CLOSE_TIMEOUT_S = 2.0
 _RETRY_S = 0.005
 
@@ -34,16 +34,15 @@ _QUIET.setLevel(logging.CRITICAL + 1)  # a QEMU that ends is an event for us, no
 
 
 class QmpError(OsgymHostError):
-    """QEMU refused a command.
+    """Refusal of a command by QEMU.
 
     Attributes:
         command: Name of the command.
         error_class: `GenericError`, `CommandNotFound`, `DeviceNotFound`, …
-        desc: What QEMU said.
+        desc: Text of QEMU's error.
     """
 
     def __init__(self, command: str, error_class: str, desc: str) -> None:
-        """Keep the fields beside the message."""
         super().__init__(f"{command}: {desc}" + (f" ({error_class})" if error_class else ""))
         self.command = command
         self.error_class = error_class
@@ -51,28 +50,26 @@ class QmpError(OsgymHostError):
 
 
 class QmpClosed(QmpError):
-    """The connection is gone: QEMU ended, or `close` was called. The command may have been carried out."""
+    """End of the connection: QEMU ended, or `close` was called. The command may have been carried out."""
 
     def __init__(self, command: str, desc: str = "the connection is closed") -> None:
-        """There is no error class."""
         super().__init__(command, "", desc)
 
 
 class QmpTimeout(QmpError):
-    """QEMU did not answer in time; the command may still be carried out."""
+    """Timeout of a command, which may still be carried out."""
 
     def __init__(self, command: str, timeout_s: float) -> None:
-        """There is no error class."""
         super().__init__(command, "", f"no answer in {timeout_s:.1f} s")
 
 
 @dataclass(frozen=True, slots=True)
 class Event:
-    """Something that QEMU reports by itself.
+    """Event that QEMU reports.
 
     Attributes:
-        name: As in QEMU's documentation: `STOP`, `RESET`, `SHUTDOWN`, `BLOCK_IO_ERROR`, …
-        time_s: When, by the host's clock.
+        name: Name in QEMU's documentation: `STOP`, `RESET`, `SHUTDOWN`, `BLOCK_IO_ERROR`, …
+        time_s: Time by the host's clock.
     """
 
     name: str
@@ -81,10 +78,12 @@ class Event:
 
 
 class EventStream:
-    """A bounded subscription, from `Qmp.subscribe`. Iteration ends when the connection does."""
+    """Bounded subscription, from `Qmp.subscribe`. Iteration ends when the connection does."""
 
     def __init__(self, names: frozenset[str]) -> None:
-        """An empty set of names stands for all."""
+        """Args:
+        names: Names of events; empty for all.
+        """
         self._names = names
         self._events: deque[Event] = deque(maxlen=MAX_EVENTS)
         self._news = asyncio.Event()
@@ -92,7 +91,7 @@ class EventStream:
         self.dropped = 0
 
     def put(self, event: Event) -> None:
-        """Take an event, if it is one of ours."""
+        """Add an event, if the subscription has its name."""
         if self._names and event.name not in self._names:
             return
         self.dropped += len(self._events) == MAX_EVENTS
@@ -100,7 +99,7 @@ class EventStream:
         self._news.set()
 
     def end(self) -> None:
-        """Say that nothing will follow."""
+        """End the iteration after the events added so far."""
         self._ended = True
         self._news.set()
 
@@ -109,7 +108,7 @@ class EventStream:
 
         Raises:
             TimeoutError: None came in time.
-            QmpClosed: None will come any more.
+            QmpClosed: The connection is closed.
         """
         async with asyncio.timeout(timeout_s):
             while not self._events:
@@ -130,7 +129,7 @@ class EventStream:
 
 
 class _QmpClient(QMPClient):
-    """The library's client with a bounded memory and nothing formatted for a log."""
+    """Client of the library with bounded memory and without formatting for a log."""
 
     logger = _QUIET
 
@@ -153,10 +152,9 @@ class _QmpClient(QMPClient):
 
 
 class Qmp:
-    """One connection to a QEMU. Commands that are given at once are carried out in their order."""
+    """Connection to a QEMU. Simultaneous commands are carried out in order."""
 
     def __init__(self, client: _QmpClient) -> None:
-        """Use `connect`."""
         self._client = client
         self._turn = asyncio.Lock()
         self._under_way = 0
@@ -167,10 +165,10 @@ class Qmp:
 
     @classmethod
     async def connect(cls, path: Path, timeout_s: float = DEFAULT_TIMEOUT_S) -> Qmp:
-        """Connect as soon as somebody listens at `path`, and wait for the greeting.
+        """Connect as soon as QEMU listens at `path`, and wait for the greeting.
 
         Raises:
-            QmpTimeout: Nobody listened or greeted in time (QEMU serves one client at a time).
+            QmpTimeout: No greeting came in time (QEMU serves one client at a time).
             QmpClosed: QEMU hung up.
         """
         try:
@@ -181,7 +179,7 @@ class Qmp:
 
     @classmethod
     async def over(cls, sock: socket.socket) -> Qmp:
-        """Take over a connected socket, whose greeting is still to come. No deadline of its own.
+        """Use a connected socket whose greeting is still to come. Has no deadline of its own.
 
         Raises:
             QmpClosed: QEMU hung up.
@@ -212,7 +210,7 @@ class Qmp:
         """Carry out a command; in the names of keyword arguments `_` stands for `-`.
 
         Returns:
-            What QEMU returned, `{}` for most commands.
+            Return value of the command, `{}` for most.
 
         Raises:
             QmpError: QEMU refused.
@@ -251,9 +249,9 @@ class Qmp:
         return answer
 
     async def send_fd(self, fd: int, name: str, *, timeout_s: float = DEFAULT_TIMEOUT_S) -> None:
-        """Give QEMU a copy of a descriptor, which commands may then use by this name (`fd:name`).
+        """Send QEMU a copy of a descriptor, which commands may then use by this name (`fd:name`).
 
-        The descriptor stays open on our side. A name in use is given up first by QEMU.
+        The descriptor stays open on this side. QEMU closes a former descriptor of this name.
 
         Raises:
             QmpError: As `execute`.
@@ -261,11 +259,10 @@ class Qmp:
         await self._with_fd(fd, "getfd", {"fdname": name}, timeout_s)
 
     async def add_fd(self, fd: int, *, timeout_s: float = DEFAULT_TIMEOUT_S) -> str:
-        """Give QEMU a copy of a descriptor to be opened like a file, as often as commands name it.
+        """Send QEMU a copy of a descriptor that commands may open like a file, repeatedly.
 
         Returns:
-            The file name (`/dev/fdset/<n>`); QEMU forgets it when the connection that gave it ends and
-            nobody has it open.
+            File name (`/dev/fdset/<n>`), valid until the connection ends and nothing has it open.
 
         Raises:
             QmpError: As `execute`.
@@ -286,7 +283,7 @@ class Qmp:
                 return await self._send(command, arguments)
 
     async def hmp(self, line: str, *, timeout_s: float = DEFAULT_TIMEOUT_S) -> str:
-        """Run a command of the human monitor, for the few things QMP cannot say.
+        """Run a command of the human monitor, for functions that QMP lacks.
 
         Raises:
             QmpError: As `execute`. Errors of the human monitor are in its text.
@@ -298,7 +295,7 @@ class Qmp:
 
     @contextlib.contextmanager
     def subscribe(self, *names: str) -> Iterator[EventStream]:
-        """Collect the events of these names (of all, without names) while the context lasts."""
+        """Context that collects the events of these names, or all without names."""
         stream = EventStream(frozenset(names))
         if self._closed.is_set():
             stream.end()
@@ -339,7 +336,7 @@ class Qmp:
 
 @contextlib.contextmanager
 def _named_errors(command: str, timeout_s: float) -> Iterator[None]:
-    """Turn what the library raises for a command into our errors."""
+    """Context that turns the library's errors into `QmpError`."""
     try:
         yield
     except ExecuteError as exc:
@@ -351,7 +348,7 @@ def _named_errors(command: str, timeout_s: float) -> Iterator[None]:
 
 
 async def _connected(path: Path) -> socket.socket:
-    """Return a socket connected to `path`, as soon as somebody listens there."""
+    """Return a socket connected to `path`, as soon as QEMU listens there."""
     loop = asyncio.get_running_loop()
     while True:
         sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM | socket.SOCK_NONBLOCK | socket.SOCK_CLOEXEC)
@@ -369,7 +366,7 @@ async def _connected(path: Path) -> socket.socket:
 
 
 def _event(message: Message) -> Event | None:
-    """Return what QEMU reported, None when it has not the form of an event."""
+    """Return the event in a message, None for a malformed one."""
     name, data, stamp = message.get("event"), message.get("data", {}), message.get("timestamp")
     if not isinstance(name, str) or not isinstance(data, dict) or not isinstance(stamp, dict):
         return None

@@ -1,4 +1,4 @@
-"""What is written down about each virtual machine, so that the next host agent knows it again.
+"""Records of virtual machines on disk, by which the next host agent recognizes them.
 
 Every machine has a folder of its own, `<data_dir>/run/<instance>/vms/<name>`, and a record beside it,
 `records/<name>.json`, from the moment before its process is started until nothing of it is left; one
@@ -30,7 +30,7 @@ _UNFINISHED = ".new-"
 
 
 class VmPhase(StrEnum):
-    """How far a machine is."""
+    """Phase of a machine's life."""
 
     STARTING = "starting"  # its process may run, and nobody has spoken to it yet
     PARKED = "parked"  # it waits to become a replica
@@ -39,7 +39,7 @@ class VmPhase(StrEnum):
 
 
 class GuestReach(StrEnum):
-    """How a machine's guest agent is reached."""
+    """Way to a machine's guest agent."""
 
     PORT = "port"  # a port of the host's loopback interface, or the far end of a link
     NAMESPACE = "namespace"  # a port inside a network namespace
@@ -47,7 +47,7 @@ class GuestReach(StrEnum):
 
 
 class ReplicaFacts(BaseModel):
-    """The replica that a machine is, and what of its spec is needed to carry it on."""
+    """Replica of a machine, with the part of its spec that the next host agent needs."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
@@ -62,19 +62,19 @@ class ReplicaFacts(BaseModel):
 
     @property
     def caps(self) -> Caps:
-        """What the machine is capped with."""
+        """Caps of the machine."""
         return Caps(ram_mib=self.ram_mib, cpus=self.cpus, pids=self.pids)
 
 
 class VmRecord(BaseModel):
-    """One machine.
+    """Record of one machine.
 
     Attributes:
-        name: Of its folder and its control group; never used twice by an instance at one time.
-        snapshot: Digest of the golden snapshot it is a clone of.
-        pid, start_ticks: Its process, None before it was started.
-        host, port, reach: Where the guest agent is reached, and how; port 0 where it is not yet.
-        keeper: What the launcher needs to find it again (the id of a container); empty for a process.
+        name: Name of its folder and its control group, unique among live machines of the instance.
+        snapshot: Digest of its golden snapshot.
+        pid, start_ticks: Identity of its process, None before the start.
+        host, port, reach: Address of the guest agent, and the way to it; port 0 before it is known.
+        keeper: Id of its container, empty for a bare process.
         ram: Device, inode and size in bytes of the golden RAM that it maps.
     """
 
@@ -94,13 +94,13 @@ class VmRecord(BaseModel):
 
     @property
     def process(self) -> ProcessIdentity | None:
-        """Its process for sure, None before it was started."""
+        """Identity of its process, None before the start."""
         if self.pid is None or self.start_ticks is None:
             return None
         return ProcessIdentity(self.pid, self.start_ticks)
 
     def reached_at(self, address: GuestAddress) -> VmRecord:
-        """Return the record with where its guest agent is reached."""
+        """Return the record with the address of its guest agent."""
         match address:
             case UnixAddress():
                 return self.model_copy(update={"reach": GuestReach.SOCKET})
@@ -118,10 +118,10 @@ class VmRecord(BaseModel):
         return self.phase is VmPhase.RUNNING and self.replica is not None and self.process is not None
 
     def address(self) -> GuestAddress:
-        """Return where any process of root reaches the guest agent of a running machine, as long as it runs.
+        """Return the address at which any root process reaches the guest agent, as long as the machine runs.
 
         Raises:
-            ValueError: The record alone does not say: taps, and sockets into containers.
+            ValueError: The record alone is not enough: taps, and sockets into containers.
         """
         if self.reach is GuestReach.PORT:
             return TcpAddress(self.host, self.port)
@@ -130,10 +130,10 @@ class VmRecord(BaseModel):
         raise ValueError(f"{self.name}: who runs it alone knows where it is reached")
 
     def as_replica(self, guest: GuestAddress | None = None) -> ReplicaRecord:
-        """Return this as the record of a replica that the runtime contract knows.
+        """Return the replica's record in the form of the runtime contract.
 
         Args:
-            guest: Where its guest agent is reached, if the caller knows better than `address`.
+            guest: Address of its guest agent, if the caller knows better than `address`.
 
         Raises:
             ValueError: The machine is not a replica, or has no process; or as `address`.
@@ -150,21 +150,19 @@ class VmRecord(BaseModel):
 
 
 class VmRecords:
-    """The records of an instance, in a folder that nobody but the host agent enters. Blocking, quick."""
+    """Store of an instance's records, in a folder of the host agent alone. Blocking, quick."""
 
     def __init__(self, folder: Path) -> None:
-        """Nothing is touched before `open`."""
         self._folder = folder
 
     def open(self) -> None:
-        """Make the folder."""
         self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
 
     def write(self, record: VmRecord) -> None:
         """Write or replace the record of a machine, without a sync.
 
         Raises:
-            OSError: It cannot be written; the old one is still there.
+            OSError: It cannot be written; the old record is still there.
         """
         fd, name = tempfile.mkstemp(prefix=_UNFINISHED, dir=self._folder)  # made with mode 0600
         try:
@@ -181,7 +179,7 @@ class VmRecords:
         (self._folder / f"{name}.json").unlink(missing_ok=True)
 
     def read_all(self) -> list[VmRecord]:
-        """Return all records in the order of their names; what is broken is removed."""
+        """Return all records in the order of their names; broken ones are removed."""
         found = []
         for path in sorted(self._folder.glob("*")):
             record = None if path.name.startswith(_UNFINISHED) else _read(path)
@@ -192,7 +190,7 @@ class VmRecords:
         return found
 
     def close(self) -> None:
-        """Remove the folder of an instance that left nothing. Idempotent."""
+        """Remove the folder if it is empty. Idempotent."""
         with contextlib.suppress(FileNotFoundError):
             self._folder.rmdir()
 

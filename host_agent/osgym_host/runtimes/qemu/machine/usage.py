@@ -1,4 +1,4 @@
-"""What a virtual machine uses, measured from outside. Blocking: run in a thread."""
+"""Usage of a virtual machine, measured from outside. Blocking: run in a thread."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ def measure_vm(group: CgroupGroup | None, pid: int | None, folder: Path, *, deep
     """Measure a machine.
 
     Args:
-        pid: QEMU's process; None when it is dead. Others in its groups, such as what passes connections
-            on in a container, count as well.
-        folder: Its folder with the files of its disk.
+        pid: PID of QEMU; None when it is dead. Other processes in its groups, such as the forwarder of a
+            container, count as well.
+        folder: Folder with the files of its disk.
     """
     pids = None
     if pid is not None:
@@ -32,9 +32,9 @@ def measure_vm(group: CgroupGroup | None, pid: int | None, folder: Path, *, deep
 
 
 def disk_mib(folder: Path) -> float:
-    """Return what the files in a machine's folder take of the disk.
+    """Return the disk space of the files in a machine's folder in MiB.
 
-    A layer that several machines share (branches, by hard links) counts to each with its part.
+    A layer that several machines share (branches, by hard links) counts for each in equal parts.
     """
     total = 0.0
     try:

@@ -1,4 +1,4 @@
-"""How a virtual machine is connected: user-mode networking, or a tap in a namespace of its own."""
+"""Networks of virtual machines: user-mode networking, or a tap in a namespace of its own."""
 
 from osgym_host.runtimes.egress.tools import NetworkFailed
 from osgym_host.runtimes.qemu.network.base import FoundGuest, Network

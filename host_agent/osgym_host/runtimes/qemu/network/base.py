@@ -1,4 +1,4 @@
-"""What the runtime asks of a network: a connection for each machine, and who may be reached from it.
+"""Interface of networks: a connection for each machine, and its egress policy.
 
 A machine is attached before its process starts, with nothing allowed; the policy is set when it becomes
 a replica. The guest sees the same network in every kind: it is 10.0.2.15/24, its gateway 10.0.2.2, its
@@ -18,15 +18,15 @@ from osgym_host.runtimes.qemu.machine import AnyNamespace, GuestReach, TapNet, U
 
 @dataclass(frozen=True, slots=True)
 class Attachment:
-    """The connection of one machine.
+    """Connection of one machine.
 
     Attributes:
-        name: Of the machine, as it was attached.
-        backend: For `argv.Launch.network`.
-        fds: For `launcher.LaunchRequest.fds`: QEMU's descriptor numbers to ours. Close ours with
-            `Network.started` when the process runs.
-        namespace, guest_listener: For `launcher.LaunchRequest`.
-        guest: Where the guest agent is reached; None when only QEMU knows the port (ask it).
+        name: Name of the machine.
+        backend: Value of `argv.Launch.network`.
+        fds: Value of `launcher.LaunchRequest.fds`: the host's descriptors by their number in QEMU.
+            `Network.started` closes them when the process runs.
+        namespace, guest_listener: Values for `launcher.LaunchRequest`.
+        guest: Address of the guest agent; None when only QEMU knows the port.
     """
 
     name: str
@@ -39,10 +39,10 @@ class Attachment:
 
 @dataclass(frozen=True, slots=True)
 class FoundGuest:
-    """Where the guest agent of a machine of a previous host agent was reached.
+    """Address of the guest agent of a machine of a previous host agent.
 
     Attributes:
-        pid: Of the machine's process, which runs.
+        pid: PID of the machine's running process.
     """
 
     host: str
@@ -52,7 +52,7 @@ class FoundGuest:
 
 
 def hold_namespace(guest: FoundGuest) -> AnyNamespace | None:
-    """Hold the namespace that a machine of a previous host agent runs in; None when it is gone."""
+    """Open the namespace of a machine of a previous host agent; None when it is gone."""
     return namespace_of(guest.pid)
 
 
@@ -62,19 +62,19 @@ class Network(ABC):
     @property
     @abstractmethod
     def egress(self) -> frozenset[Egress]:
-        """Policies that can be carried out here. Valid after `start`."""
+        """Egress policies that can be carried out here. Valid after `start`."""
 
     @property
     @abstractmethod
     def notes(self) -> tuple[str, ...]:
-        """What is missing here and how to get it. Valid after `start`."""
+        """Restrictions on this host and their remedies, for people. Valid after `start`."""
 
     @abstractmethod
     async def start(self) -> None:
-        """Find out what the host offers and make what all connections share. Idempotent.
+        """Check the host and make the resources that all connections share. Idempotent.
 
         Raises:
-            RuntimeUnsupported: This kind cannot be had here; the message says what to do.
+            RuntimeUnsupported: This host lacks something for it; the message says what to do.
         """
 
     @abstractmethod
@@ -87,15 +87,15 @@ class Network(ABC):
 
     @abstractmethod
     async def started(self, attachment: Attachment) -> None:
-        """Close our copies of the descriptors: the machine's process has its own. Idempotent."""
+        """Close the host's copies of descriptors that the machine's process has. Idempotent."""
 
     @abstractmethod
     async def allow(self, name: str, egress: Egress) -> None:
-        """Set whom the machine may reach, from now on.
+        """Set the egress policy of the machine.
 
         Raises:
             RuntimeUnsupported: The policy is not among `egress`.
-            NetworkFailed: It could not be set; nothing more than before is allowed.
+            NetworkFailed: It could not be set; no more than before is allowed.
         """
 
     @abstractmethod
@@ -108,13 +108,13 @@ class Network(ABC):
 
     @abstractmethod
     async def adopt(self, name: str, egress: Egress, guest: FoundGuest) -> GuestAddress | None:
-        """Go on serving a machine of a previous host agent, which may have had another kind of network.
+        """Serve a machine of a previous host agent, which may have had another kind of network.
 
         Args:
-            guest: Where its guest agent was reached, and by which way.
+            guest: Former address of its guest agent.
 
         Returns:
-            Where it is reached now; None when it cannot be carried on with this policy here.
+            Present address; None when it cannot be carried on with this policy here.
 
         Raises:
             NetworkFailed: Its policy cannot be set.
@@ -125,7 +125,7 @@ class Network(ABC):
         """Remove the connections of a previous host agent, but for the machines in `keep`.
 
         Returns:
-            How many were removed.
+            Number of removed connections.
 
         Raises:
             NetworkFailed: Something is left.

@@ -1,4 +1,4 @@
-"""The rules of nftables in a machine's own namespace, as text: pure, and the same for all machines.
+"""Rules of nftables in a machine's own namespace, the same for all machines. Pure.
 
 Nothing leads in, but what comes in answer to a socket that the host agent made inside, and the guest's own
 address leads out. Where it may go from there say the host's rules (`runtimes.egress.rules`).
@@ -10,7 +10,7 @@ from osgym_host.runtimes.egress.links import Link
 from osgym_host.runtimes.qemu.machine import GATEWAY_IP, GUEST_IP, GUEST_PORT
 
 DNS_IP = "10.0.2.3"
-"""Where the guest asks for names, as with user-mode networking."""
+"""Address of the guest's name server, as with user-mode networking."""
 
 
 def namespace_table(link: Link) -> str:

@@ -14,20 +14,20 @@ from osgym_host.runtimes.qemu.machine import GATEWAY_IP, GUEST_IP, MAC
 from osgym_host.runtimes.qemu.network.inner_rules import DNS_IP, namespace_table
 
 GATEWAY_MAC = "52:55:0a:00:02:02"
-"""What user-mode networking answers for 10.0.2.2 (libslirp: 52:55 and the address): a guest that was
+"""MAC address of 10.0.2.2 in user-mode networking (libslirp: 52:55 and the address): a guest that was
 frozen with it in its table of neighbours goes on with it."""
 
 _TUNSETIFF = 0x400454CA
 _IFF_TAP = 0x0002
 _IFF_NO_PI = 0x1000
-"""No IFF_VNET_HDR: as user-mode networking, so that one device state fits both."""
+"""Flag without IFF_VNET_HDR: as in user-mode networking, so that one device state fits both."""
 
 
 def make_link(link: Link, namespace: str, alias: str) -> None:
     """Make the namespace and a link into it, not up yet.
 
     Raises:
-        FileExistsError: The slot is somebody else's.
+        FileExistsError: The slot is in use by others.
         NetworkFailed: It cannot be made; nothing of it is left.
     """
     if Path(f"/sys/class/net/{link.name}").exists():
@@ -54,7 +54,7 @@ def make_link(link: Link, namespace: str, alias: str) -> None:
 
 
 def set_up_namespace(link: Link, namespace: str) -> int:
-    """Make tap, addresses and rules inside; return the descriptor of the tap, which lives as long as it.
+    """Make tap, addresses and rules inside; return the tap's descriptor, which keeps the tap.
 
     Raises:
         NetworkFailed: Something could not be made.
@@ -104,7 +104,7 @@ def remove_namespace(namespace: str) -> None:
     """Remove a machine's namespace if it is there.
 
     Raises:
-        NetworkFailed: It is there and cannot be removed.
+        NetworkFailed: It exists and cannot be removed.
     """
     if (NETNS_FOLDER / namespace).exists():
         ip_batch([f"netns delete {namespace}"])

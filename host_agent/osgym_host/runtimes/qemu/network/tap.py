@@ -1,4 +1,4 @@
-"""A tap for each machine in a network namespace of its own, with rules on what it may reach.
+"""Tap for each machine in a network namespace of its own, with rules for its egress.
 
     guest 10.0.2.15 ── tap0 (10.0.2.2) │ machine's namespace │ up0 ── veth ── osgym<n> │ host │ ── world
 
@@ -51,20 +51,19 @@ _LOOPBACK = "127.0.0.1"
 
 @dataclass
 class LinkSlot(gate.LinkSlot):
-    """A link in use. `tap` is our descriptor until the machine has its own; `inside` its namespace."""
+    """Link in use. `tap` is the host's descriptor until the machine has its own; `inside` its namespace."""
 
     tap: int | None = None
     inside: NetworkNamespace | None = None
 
 
 class TapNetwork(LinkGate[LinkSlot], Network):
-    """Taps and rules of one instance; the arguments are those of `LinkGate`."""
+    """Taps and rules of one instance. The arguments are those of `LinkGate`."""
 
     who = "Virtual machines"
     instead = "use qemu.network: user"
 
     def __init__(self, mark: str, options: LinkOptions | None = None) -> None:
-        """Nothing is touched before `start`."""
         super().__init__(mark, options)
         self._users: dict[str, AnyNamespace] = {}
 
@@ -75,7 +74,7 @@ class TapNetwork(LinkGate[LinkSlot], Network):
         super()._check()
 
     async def attach(self, name: str) -> Attachment:
-        """Make namespace, link and tap; nothing is reached yet."""
+        """Make namespace, link and tap, without egress yet."""
         try:
             slot = await self._reserve(name)
             tap = await self._do(self._set_up, slot)
@@ -86,7 +85,7 @@ class TapNetwork(LinkGate[LinkSlot], Network):
         return Attachment(name, TapNet(fd=TAP_FD), fds={TAP_FD: tap}, guest=self._address(slot))
 
     def _address(self, slot: LinkSlot) -> EnclosedAddress:
-        """Return where the guest agent is reached: at its own address, from inside its namespace."""
+        """Return the address of the guest agent: its own, inside its namespace."""
         if slot.inside is None:
             slot.inside = NetworkNamespace.at(tools.NETNS_FOLDER / self._namespace(slot.link))
         return EnclosedAddress(GUEST_IP, GUEST_PORT, slot.inside)
@@ -108,14 +107,13 @@ class TapNetwork(LinkGate[LinkSlot], Network):
         return f"{self._mark}-{link.slot}"
 
     async def started(self, attachment: Attachment) -> None:
-        """Close our copy of the tap."""
+        """Close the host's copy of the tap."""
         slot = self._slots.get(attachment.name)
         if slot is not None and slot.tap is not None:
             os.close(slot.tap)
             slot.tap = None
 
     async def detach(self, name: str) -> None:
-        """Remove link, namespace and rules of a machine."""
         user = self._users.pop(name, None)
         if user is not None:
             user.close()
@@ -130,7 +128,7 @@ class TapNetwork(LinkGate[LinkSlot], Network):
         await super().detach(name)
 
     async def adopt(self, name: str, egress: Egress, guest: FoundGuest) -> GuestAddress | None:
-        """Find the link by its alias, set its rules anew and answer its questions again.
+        """Find the link by its alias, set its rules anew and resolve names for it again.
 
         A machine with user-mode networking goes on with that.
         """
@@ -162,7 +160,7 @@ class TapNetwork(LinkGate[LinkSlot], Network):
         return None  # a container's socket is in a folder that the other network has
 
     async def reap(self, keep: Collection[str] = ()) -> int:
-        """Remove links and namespaces of the instance that no machine in `keep` and none of ours has."""
+        """Remove links and namespaces of the instance that belong neither to `keep` nor to this runtime."""
         kept = {slot.link.slot for slot in self._slots.values()}
         removed: set[int] = set()
         for found in await self._do(tools.find_links, self._mark, LINK_PREFIX):
@@ -179,7 +177,6 @@ class TapNetwork(LinkGate[LinkSlot], Network):
         return len(removed)
 
     async def stop(self) -> None:
-        """Remove every connection, then the table."""
         if self._pool is None:
             return
         for name in (*self._slots, *self._users):
@@ -189,7 +186,7 @@ class TapNetwork(LinkGate[LinkSlot], Network):
         await self.close()
 
     async def close(self) -> None:
-        """Let go of threads and sockets; connections go on without names. Idempotent."""
+        """Stop threads and resolvers; connections go on without names. Idempotent."""
         for slot in self._slots.values():
             if slot.inside is not None:
                 slot.inside.close()
@@ -198,7 +195,7 @@ class TapNetwork(LinkGate[LinkSlot], Network):
 
 
 def taps_possible() -> bool:
-    """Return whether taps can be there at all: only root with these tools makes them."""
+    """Return whether taps may exist: only root with these tools makes them."""
     return os.geteuid() == 0 and all(shutil.which(tool) is not None for tool in ("ip", "nft"))
 
 
@@ -206,7 +203,7 @@ def clear_taps(mark: str) -> int:
     """Remove every link and namespace of an instance, and its table. Blocking.
 
     Returns:
-        How many links and namespaces there were.
+        Number of removed links and namespaces.
 
     Raises:
         NetworkFailed: Something is left.

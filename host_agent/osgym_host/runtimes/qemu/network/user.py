@@ -1,4 +1,4 @@
-"""User-mode networking: the guest reaches nothing, we alone reach one port of it. Needs no rights.
+"""User-mode networking: the guest has no egress, and one port for the host agent. Needs no rights.
 
 That port is nobody else's: QEMU listens inside a network namespace of its own, or inside a container, where
 a unix socket leads. Where neither can be had, it is a port of the loopback interface, at which every user
@@ -40,14 +40,13 @@ class UserNetwork(Network):
     """QEMU's own network (libslirp) with `restrict=on` and one forwarded port.
 
     Args:
-        folder: For the sockets of containers: the instance's; `start` makes one in it for us alone.
-        forwards: QEMU runs in a container without network, so a listening socket of the host is
-            handed to what passes connections on to it.
-        mark: Of the instance, by which taps of a previous host agent are found.
+        folder: Folder of the instance; `start` makes one in it for the sockets of containers.
+        forwards: True if QEMU runs in a container without network: a listening socket of the host is then
+            handed to the container's forwarder.
+        mark: Mark of the instance, by which taps of a previous host agent are found.
     """
 
     def __init__(self, folder: Path, *, forwards: bool, mark: str | None = None) -> None:
-        """Nothing is opened before `start`."""
         self._sockets = folder / "sockets"
         self._forwards = forwards
         self._mark = mark
@@ -57,17 +56,16 @@ class UserNetwork(Network):
 
     @property
     def egress(self) -> frozenset[Egress]:
-        """Nothing can be allowed: this network knows no rules."""
+        """Policy `none` only: this network has no rules."""
         return frozenset({Egress.NONE})
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """How to get what this kind cannot."""
         closed = () if self._forwards or self._encloses else (_OPEN_NOTE,)
         return (f"Egress of virtual machines is none. {_REMEDY}", *closed)
 
     async def start(self) -> None:
-        """Make the folder of sockets, or find out whether namespaces can be had."""
+        """Make the folder of sockets, or check that namespaces are available."""
         if self._forwards:
             self._sockets.mkdir(mode=0o700, exist_ok=True)
             return
@@ -77,7 +75,7 @@ class UserNetwork(Network):
             trial.close()
 
     async def attach(self, name: str) -> Attachment:
-        """Make where the guest agent will be reached."""
+        """Make the address of the guest agent."""
         if self._forwards:
             path = self._sockets / f"{name}.sock"
             self._listeners[name] = listener = _listen(path)
@@ -93,16 +91,16 @@ class UserNetwork(Network):
         return Attachment(name, UserNet(host_port=GUEST_PORT), namespace=namespace, guest=guest)
 
     async def started(self, attachment: Attachment) -> None:
-        """Close our copy of the listening socket."""
+        """Close the host's copy of the listening socket."""
         self._close_listener(attachment.name)
 
     async def allow(self, name: str, egress: Egress) -> None:
-        """Only `none` is possible."""
+        """Accept `none`, the only policy."""
         if egress is not Egress.NONE:
             raise RuntimeUnsupported(f"user-mode networking has no egress {egress}", remedy=_REMEDY)
 
     async def detach(self, name: str) -> None:
-        """Let go of the namespace, and remove the socket."""
+        """Close the namespace, and remove the socket."""
         self._close_listener(name)
         namespace = self._namespaces.pop(name, None)
         if namespace is not None:
@@ -110,7 +108,7 @@ class UserNetwork(Network):
         (self._sockets / f"{name}.sock").unlink(missing_ok=True)
 
     async def adopt(self, name: str, egress: Egress, guest: FoundGuest) -> GuestAddress | None:
-        """Go on with what outlives the host agent as the machine does; refuse a tap."""
+        """Go on with a namespace or socket, which outlives the host agent with the machine; refuse a tap."""
         if egress is not Egress.NONE:
             return None
         if guest.reach is GuestReach.SOCKET:
@@ -127,7 +125,7 @@ class UserNetwork(Network):
         return EnclosedAddress(guest.host, guest.port, namespace)
 
     async def reap(self, keep: Collection[str] = ()) -> int:
-        """Remove sockets of a previous host agent, and its taps; all else ended with the processes."""
+        """Remove sockets and taps of a previous host agent; the rest ended with the processes."""
         if self._sockets.is_dir():
             for path in self._sockets.iterdir():
                 if path.stem not in keep:
@@ -137,7 +135,6 @@ class UserNetwork(Network):
         return await asyncio.to_thread(clear_taps, self._mark)
 
     async def stop(self) -> None:
-        """Close what is open."""
         for name in {*self._listeners, *self._namespaces}:
             await self.detach(name)
         with contextlib.suppress(FileNotFoundError):
@@ -150,7 +147,7 @@ class UserNetwork(Network):
 
 
 def _listen(path: Path) -> int:
-    """Listen at a new path in a folder of ours alone."""
+    """Listen at a new path in a folder that only the host agent enters."""
     path.unlink(missing_ok=True)
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM | socket.SOCK_CLOEXEC) as sock:
         with short_unix_path(str(path)) as name:

@@ -1,4 +1,4 @@
-"""Ways to run QEMU: as a bare process of an unprivileged user, or in a runner container."""
+"""Launchers of QEMU: as a bare process of an unprivileged user, or in a runner container."""
 
 from osgym_host.runtimes.qemu.runner.container import ContainerLauncher
 from osgym_host.runtimes.qemu.runner.daemon import DockerDaemon

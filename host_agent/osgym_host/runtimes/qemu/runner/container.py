@@ -42,7 +42,7 @@ from osgym_host.runtimes.qemu.runner.users import UserPool, chown_folder, user_o
 from osgym_host.runtimes.replica_cgroup import MemoryEnd
 
 START_TIMEOUT_S = 60.0
-"""From the daemon's start of a container to its entry's call; 0.3 s when nothing else runs."""
+"""Deadline from the daemon's start of a container to its entry's call; 0.3 s on an idle host."""
 
 _STATUS_TIMEOUT_S = 10.0
 _POLL_S = 0.05
@@ -55,7 +55,6 @@ class ContainerProcess(HeldProcess):
     def __init__(
         self, name: str, running: RunningProcess, removed: Callable[[str], None], daemon: DockerDaemon
     ) -> None:
-        """Take over a running container."""
         self._daemon = daemon
         self._reading: asyncio.Task[None] | None = None
         super().__init__(name, running, removed)
@@ -64,7 +63,7 @@ class ContainerProcess(HeldProcess):
         self._reading = asyncio.create_task(self._read_status(memory))
 
     async def _read_status(self, memory: MemoryEnd) -> None:
-        """Ask the daemon how it ended; it learns that a moment after the kernel."""
+        """Ask the daemon for the end, which it learns a moment after the kernel."""
         state: Mapping[str, Any] = {}
         with contextlib.suppress(DockerFailed, TimeoutError):
             async with asyncio.timeout(_STATUS_TIMEOUT_S):
@@ -86,7 +85,7 @@ class ContainerProcess(HeldProcess):
 
 
 def end_of(state: Mapping[str, Any], output: str, memory: MemoryEnd = MemoryEnd.NONE) -> ProcessEnd:
-    """Read the daemon's `State`: codes above 128 are signals, as it reports them.
+    """Return the end of a container from the daemon's `State`, whose codes above 128 are signals.
 
     Args:
         memory: What the kernel said, whatever the daemon knows. The daemon does not tell a machine's own cap
@@ -103,10 +102,10 @@ def end_of(state: Mapping[str, Any], output: str, memory: MemoryEnd = MemoryEnd.
 
 
 async def remove_container(daemon: DockerDaemon, container_id: str, timeout_s: float) -> None:
-    """Remove a container and wait until the daemon does not know it any more. Idempotent.
+    """Remove a container and wait until the daemon has forgotten it. Idempotent.
 
     Raises:
-        RuntimeFault: It is still there.
+        RuntimeFault: The container still exists.
     """
     failure = "it is still being removed"
     with contextlib.suppress(TimeoutError):
@@ -123,14 +122,13 @@ async def remove_container(daemon: DockerDaemon, container_id: str, timeout_s: f
 
 
 class ContainerLauncher(Launcher):
-    """Starts each machine in a container of its own.
+    """Launcher of machines in containers of their own.
 
     Args:
-        mark: Name of the instance on the daemon, unlike any other's
-            (`cgroups.instance_group_name`).
-        daemon: The daemon; closed with the launcher.
-        kvm: Machines use /dev/kvm.
-        qemu_version: What the snapshots were made with; an image with another is refused.
+        mark: Name of the instance on the daemon, unique there (`cgroups.instance_group_name`).
+        daemon: Docker daemon; closed with the launcher.
+        kvm: True if machines use /dev/kvm.
+        qemu_version: QEMU's version of the snapshots; an image with another is refused.
     """
 
     def __init__(
@@ -141,7 +139,6 @@ class ContainerLauncher(Launcher):
         kvm: bool = False,
         qemu_version: str | None = None,
     ) -> None:
-        """Nothing is asked before `prepare`."""
         self._mark = mark
         self._daemon = daemon or DockerDaemon()
         self._kvm = kvm
@@ -154,21 +151,19 @@ class ContainerLauncher(Launcher):
 
     @property
     def runner(self) -> RunnerKind:
-        """Containers."""
         return RunnerKind.CONTAINER
 
     @property
     def caps_enforced(self) -> frozenset[str]:
-        """What the daemon says its kernel enforces."""
+        """Caps that the daemon reports as supported."""
         return self._enforced
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """What is missing here."""
         return self._notes
 
     async def prepare(self) -> None:
-        """Ask the daemon what it can, and look for the runner image."""
+        """Ask the daemon for its capabilities, and find the runner image."""
         info = await self._daemon.open()
         options = " ".join(info.get("SecurityOptions") or ())
         if "rootless" in options or "userns" in options:
@@ -193,7 +188,7 @@ class ContainerLauncher(Launcher):
         self._notes = tuple(notes)
 
     async def launch(self, request: LaunchRequest) -> VmProcess:
-        """Start a container and let its entry become QEMU."""
+        """Start a container whose entry becomes QEMU."""
         if not self._image:
             raise LaunchFailed("the launcher was not prepared", replica_id=request.name)
         user = self._users.take(request.name) if self._users is not None else os.getuid()
@@ -216,7 +211,7 @@ class ContainerLauncher(Launcher):
         return ContainerProcess(request.name, begun, self._forget, self._daemon)
 
     def _begin(self, request: LaunchRequest, user: int) -> RunningProcess:
-        """Blocking part of `launch`, bounded by the daemon's and the entry's deadlines."""
+        """Carry out the blocking part of `launch`, bounded by the daemon's and the entry's deadlines."""
         api = self._daemon.api
         body = spec.create_body(self._plan(request, user))
         name = f"{self._mark}-{request.name}"
@@ -295,7 +290,6 @@ class ContainerLauncher(Launcher):
         return found
 
     async def adopt(self, name: str, identity: ProcessIdentity, keeper: str) -> VmProcess | None:
-        """Take over a container of a previous host agent."""
         matching = [entry for entry in await self.find() if entry.keeper == keeper and entry.name == name]
         if not matching or matching[0].identity != identity:
             return None
@@ -317,7 +311,6 @@ class ContainerLauncher(Launcher):
         return removed
 
     async def close(self) -> None:
-        """Let go of the daemon; containers go on."""
         await self._daemon.close()
 
 
@@ -328,7 +321,7 @@ def _running(container_id: str, identity: ProcessIdentity, pidfd: int, output: i
 
 @contextlib.contextmanager
 def _listening(path: Path) -> Iterator[socket.socket]:
-    """A unix socket at `path`, gone afterwards."""
+    """Context with a unix socket at `path`."""
     path.unlink(missing_ok=True)
     with socket.socket(socket.AF_UNIX) as listener:
         listener.settimeout(START_TIMEOUT_S)

@@ -1,4 +1,4 @@
-"""What a runner container is allowed: pure, so that it can be read and tested without a daemon."""
+"""Specification of a runner container for Docker. Pure."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any
 from osgym_host.runtimes.replica_cgroup import Caps
 
 ENTRY_PATH = "/usr/lib/osgym/entry.py"
-"""Where the entry stands in the runner image."""
+"""Path of the entry in the runner image."""
 
 LABEL_INSTANCE = "osgym.instance"
 LABEL_NAME = "osgym.vm"
@@ -22,15 +22,15 @@ _TMP = "rw,noexec,nosuid,nodev,size=16m,mode=1777"
 
 @dataclass(frozen=True, slots=True)
 class ContainerPlan:
-    """One container, before it is put into the words of Docker.
+    """Plan of one container.
 
     Attributes:
-        mark: Of the instance; no other instance on this daemon has it.
-        user: User and group that QEMU runs as.
-        folder: The machine's own folder, the only thing that can be written besides a small /tmp.
-        reads: Files and folders to read.
+        mark: Mark of the instance, unique on this daemon.
+        user: User and group of QEMU.
+        folder: Folder of the machine, the only writable one besides a small /tmp.
+        reads: Files and folders that QEMU reads.
         max_file_mib: Bound of each file that it writes.
-        kvm: Pass /dev/kvm on.
+        kvm: True to pass /dev/kvm on.
         kvm_group: Group of /dev/kvm, where not everybody may use it.
     """
 
@@ -80,7 +80,7 @@ def create_body(plan: ContainerPlan) -> dict[str, Any]:
 
 
 def labels(mark: str, name: str | None = None) -> dict[str, str]:
-    """Return the labels by which our containers, and nobody else's, are found again."""
+    """Return the labels that identify a container of the instance."""
     return {LABEL_INSTANCE: mark} | ({LABEL_NAME: name} if name is not None else {})
 
 

@@ -1,4 +1,4 @@
-"""The Docker daemon, asked in a few threads of our own with a deadline for each call."""
+"""Docker daemon, called in a few threads with a deadline for each call."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     import docker
 
 API_VERSION = "1.41"
-"""Of Docker 20.10, the oldest we are tested with."""
+"""API version of Docker 20.10, the oldest that is tested."""
 
 _REMEDY = "Start it (systemctl start docker), and let this user reach it (group docker), or set DOCKER_HOST."
 _CONNECT_TIMEOUT_S = 10.0
@@ -25,26 +25,24 @@ _T = TypeVar("_T")
 
 
 class DockerFailed(RuntimeFault):
-    """The daemon refused, or did not answer in time. `gone` says that what was asked for is not there."""
+    """Refusal or timeout of the daemon. `gone` says that the object does not exist."""
 
     def __init__(self, message: str, *, gone: bool = False, conflict: bool = False) -> None:
-        """Keep what kind of refusal it was."""
         super().__init__(message)
         self.gone = gone
         self.conflict = conflict
 
 
 class DockerDaemon:
-    """One connection to the daemon of this machine.
+    """Connection to the daemon of this machine.
 
     Args:
         base_url: `unix://` address; `DOCKER_HOST` or Docker's own default when None.
-        threads: How many calls run at once.
-        timeout_s: For one call.
+        threads: Number of simultaneous calls.
+        timeout_s: Deadline of one call.
     """
 
     def __init__(self, base_url: str | None = None, *, threads: int = 4, timeout_s: float = 30.0) -> None:
-        """Nothing is opened before `open`."""
         self._url = base_url or os.environ.get("DOCKER_HOST") or "unix:///var/run/docker.sock"
         self._timeout_s = timeout_s
         self._pool = ThreadPoolExecutor(threads, thread_name_prefix="osgym-docker")
@@ -53,13 +51,13 @@ class DockerDaemon:
 
     @property
     def api(self) -> docker.APIClient:
-        """The blocking client, for use inside `run`."""
+        """Blocking client, for use inside `run`."""
         if self._api is None:
             raise DockerFailed("the Docker daemon was not opened")
         return self._api
 
     async def open(self) -> Mapping[str, Any]:
-        """Connect, and return what the daemon says of itself. Idempotent.
+        """Connect, and return the daemon's description of itself. Idempotent.
 
         Raises:
             RuntimeUnsupported: The Docker SDK is missing, no daemon answers, or it is on another machine.
@@ -94,16 +92,16 @@ class DockerDaemon:
         return info
 
     async def run(self, call: Callable[..., _T], *args: Any, **kwargs: Any) -> _T:
-        """Carry out a blocking call in a thread; the thread ends by the client's own deadline.
+        """Run a blocking call in a thread, which ends by the client's own deadline.
 
         Raises:
-            DockerFailed: See there.
+            DockerFailed: The daemon refused or did not answer in time.
         """
         loop = asyncio.get_running_loop()
         return await loop.run_in_executor(self._pool, functools.partial(translated, call, *args, **kwargs))
 
     async def close(self) -> None:
-        """Let go of connections and threads. Idempotent."""
+        """Close connections and threads. Idempotent."""
         self._pool.shutdown(wait=False, cancel_futures=True)
         if self._api is not None:
             self._api.close()
@@ -111,10 +109,10 @@ class DockerDaemon:
 
 
 def _listens(path: str) -> None:
-    """Connect and hang up.
+    """Connect to the path and close.
 
     Raises:
-        OSError: Nobody listens at the path.
+        OSError: No process listens at the path.
     """
     with short_unix_path(path) as short, socket.socket(socket.AF_UNIX) as end:
         end.settimeout(_CONNECT_TIMEOUT_S)
@@ -122,7 +120,7 @@ def _listens(path: str) -> None:
 
 
 def translated(call: Callable[..., _T], *args: Any, **kwargs: Any) -> _T:
-    """Call, and turn what the SDK raises into our error."""
+    """Call, and turn the SDK's errors into `DockerFailed`."""
     import docker.errors  # an extra, which only this runner needs
     import requests.exceptions
 

@@ -1,4 +1,4 @@
-"""The first process of a runner container: takes descriptors and arguments, becomes QEMU.
+"""First process of a runner container: receives descriptors and arguments, becomes QEMU.
 
 Runs on Debian's python3-minimal with nothing but its standard modules (no json), on none of ours: this
 file is copied into the runner image. It connects to `launch.sock` in its working directory, the
@@ -54,10 +54,10 @@ def receive(channel: socket.socket) -> "tuple[list[str], dict[str, str], list[in
 
 
 def place(numbers: "list[int]", fds: "list[int]", channel: int) -> int:
-    """Put descriptors at their numbers, inheritable; close all others above 2 but the channel.
+    """Move descriptors to their numbers, inheritable; close all others above 2 but the channel.
 
     Returns:
-        The channel's new number; it is closed when QEMU is executed.
+        New number of the channel, which is closed when QEMU is executed.
     """
     floor = max([2, channel, *numbers, *fds]) + 1
     os.dup2(channel, floor, inheritable=False)
@@ -74,7 +74,7 @@ def place(numbers: "list[int]", fds: "list[int]", channel: int) -> int:
 
 
 class Direction:
-    """Bytes on their way from one socket to the other."""
+    """Buffered bytes from one socket to the other."""
 
     def __init__(self, source: socket.socket, target: socket.socket) -> None:
         self.source = source
@@ -84,7 +84,7 @@ class Direction:
         self.closed = False
 
     def pump(self) -> bool:
-        """Move what can be moved without waiting; False when the connection is broken."""
+        """Move bytes without waiting; False when the connection is broken."""
         try:
             if not self.waiting and not self.ended:
                 self.waiting = self.source.recv(BUFFER)
@@ -102,7 +102,7 @@ class Direction:
 
 
 class Forwarder:
-    """Passes connections on until it is killed with the container."""
+    """Forwarder of connections, until it is killed with the container."""
 
     def __init__(self, listener: socket.socket, port: int) -> None:
         self.listener = listener
@@ -126,7 +126,6 @@ class Forwarder:
             self.watched.pop(fd, None)
 
     def run(self) -> None:
-        """Serve for ever."""
         while True:
             full = len(self.by_fd) >= 2 * MAX_CONNECTIONS
             self.watch(self.listener.fileno(), 0 if full else select.EPOLLIN)
@@ -137,7 +136,7 @@ class Forwarder:
                     self.move(self.by_fd[fd])
 
     def accept(self) -> None:
-        """Take a connection of the host and make its other half to QEMU."""
+        """Accept a connection of the host and connect its other half to QEMU."""
         try:
             outer, _ = self.listener.accept()
         except OSError:
@@ -156,7 +155,7 @@ class Forwarder:
         self.move(pair)
 
     def move(self, pair: "tuple[Direction, Direction]") -> None:
-        """Move bytes both ways, then wait for what each way needs next."""
+        """Move bytes both ways, then wait for the next event of each way."""
         good = pair[0].pump() and pair[1].pump()
         if not good or (pair[0].closed and pair[1].closed):
             for end in (pair[0].source, pair[1].source):
@@ -172,7 +171,7 @@ class Forwarder:
 
 
 def serve(channel: socket.socket, fds: "list[int]", port: int) -> None:
-    """Leave a child behind that passes connections on; the listening socket is the last descriptor."""
+    """Fork a child that forwards connections of the listening socket, which is the last descriptor."""
     if os.fork() != 0:
         return
     try:
@@ -186,7 +185,7 @@ def serve(channel: socket.socket, fds: "list[int]", port: int) -> None:
 
 
 def main() -> None:
-    """Take over and become QEMU. The host sees the end of the channel when QEMU runs, or why it does not."""
+    """Receive the message and become QEMU. The channel ends when QEMU runs, or with an error."""
     channel = socket.socket(socket.AF_UNIX)
     channel.settimeout(TIMEOUT_S)
     channel.connect(SOCKET_NAME)

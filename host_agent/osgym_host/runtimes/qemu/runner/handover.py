@@ -1,4 +1,4 @@
-"""What the host says to the entry of a runner container: one message with descriptors beside it.
+"""Message from the host to the entry of a runner container, with descriptors beside it.
 
 `u32 bytes, u32 descriptors, i32 port` (big endian), then three parts joined by two NULs: descriptor
 numbers, `NAME=value` variables, words of the argument vector, each joined by one NUL. Port is where the
@@ -21,14 +21,14 @@ _PEER = struct.Struct("3i")
 
 
 def encode(request: LaunchRequest, env: Mapping[str, str], output: int) -> tuple[bytes, bytes, list[int]]:
-    """Put a request into a message.
+    """Encode a request as a message.
 
     Args:
         env: Variables besides the request's.
-        output: Descriptor of ours that QEMU prints to.
+        output: Descriptor of the file to which QEMU prints.
 
     Returns:
-        The header, the text, and our descriptors in their order.
+        Header, text, and descriptors in their order.
 
     Raises:
         ValueError: A word is empty or holds a NUL.
@@ -64,6 +64,6 @@ def send(channel: socket.socket, header: bytes, text: bytes, fds: Sequence[int])
 
 
 def peer_pid(channel: socket.socket) -> int:
-    """Return the process at the other end, as the kernel names it here (its PID on the host)."""
+    """Return the host PID of the process at the other end, from the kernel."""
     found = channel.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _PEER.size)
     return int(_PEER.unpack(found)[0])

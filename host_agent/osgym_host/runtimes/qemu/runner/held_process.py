@@ -1,4 +1,4 @@
-"""A QEMU process that is watched by its pidfd, whatever keeps it: what bare ones and containers share."""
+"""QEMU process watched by its pidfd, bare or in a container."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ from osgym_host.runtimes.replica_cgroup import CgroupGroup, MemoryEnd, take_noti
 
 @dataclass(frozen=True, slots=True)
 class RunningProcess:
-    """A process that runs, with descriptors of ours.
+    """Running process, with the host agent's descriptors for it.
 
     Attributes:
-        output: The memory file that it prints to, None when it was adopted.
-        keeper: The id of its container, empty for a bare process.
+        output: Memory file to which it prints, None when it was adopted.
+        keeper: Id of its container, empty for a bare process.
     """
 
     identity: ProcessIdentity
@@ -34,10 +34,10 @@ class RunningProcess:
 
 
 class HeldProcess(VmProcess):
-    """One process, from its start or adoption until nothing of it is left."""
+    """Process from its start or adoption until nothing of it is left."""
 
     def __init__(self, name: str, running: RunningProcess, removed: Callable[[str], None]) -> None:
-        """Take over a running process with its descriptors; `removed` is told when nothing is left."""
+        """Take over a process with its descriptors; `removed` is called when nothing of it is left."""
         self._name = name
         self._running = running
         self._output = running.output
@@ -51,37 +51,30 @@ class HeldProcess(VmProcess):
 
     @property
     def name(self) -> str:
-        """As in the request."""
         return self._name
 
     @property
     def identity(self) -> ProcessIdentity:
-        """QEMU's process on the host."""
         return self._running.identity
 
     @property
     def keeper(self) -> str:
-        """The id of its container, empty for a bare process."""
         return self._running.keeper
 
     @property
     def group(self) -> CgroupGroup | None:
-        """Its control groups."""
         return self._running.group
 
     @property
     def end(self) -> ProcessEnd | None:
-        """How it ended, None while it lives."""
         return self._end
 
     async def wait(self) -> ProcessEnd:
-        """Wait for its end."""
         await self._ended.wait()
         assert self._end is not None
         return self._end
 
     async def kill(self, *, timeout_s: float = 10.0) -> None:
-        """Kill it and wait until it is gone."""
         if not self._gone.is_set():
             with contextlib.suppress(ProcessLookupError):
                 signal.pidfd_send_signal(self._running.pidfd, signal.SIGKILL)
@@ -92,7 +85,6 @@ class HeldProcess(VmProcess):
             raise RuntimeFault(f"process {self.pid} of {self._name} does not end") from exc
 
     def output_tail(self, max_bytes: int = 4096) -> str:
-        """Return the last that QEMU itself printed."""
         return self._text[-max_bytes:] if self._output is None else read_output(self._output, max_bytes)
 
     def _on_gone(self) -> None:
@@ -113,7 +105,7 @@ class HeldProcess(VmProcess):
 
     @abstractmethod
     def _read_end(self, memory: MemoryEnd) -> None:
-        """Find out how it ended, and call `_finish`.
+        """Read its end, and call `_finish`.
 
         Args:
             memory: Whether the kernel killed it for want of memory.

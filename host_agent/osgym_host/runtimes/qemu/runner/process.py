@@ -41,19 +41,19 @@ from osgym_host.runtimes.qemu.runner.users import (
 from osgym_host.runtimes.replica_cgroup import CgroupGroup, MemoryEnd
 
 _HIGH_FD = 64
-"""Descriptors on their way are kept above those that a process gets."""
+"""Number above those of a process's descriptors, for descriptors that are being moved."""
 _KVM = Path("/dev/kvm")
 _NO_SETPRIV = "Virtual machines run as root: install the package util-linux (setpriv)."
 _NO_PRLIMIT = "What a virtual machine writes is not bounded: install the package util-linux (prlimit)."
 
 
 class BareProcess(HeldProcess):
-    """A QEMU process that is our child, or was a previous host agent's."""
+    """QEMU process that is a child of this host agent or of a previous one."""
 
     def __init__(
         self, name: str, running: RunningProcess, removed: Callable[[str], None], *, child: bool
     ) -> None:
-        """Take over a running process; only of a child it can be read how it ended."""
+        """Take over a running process; only a child's exit status can be read."""
         self._child = child
         super().__init__(name, running, removed)
 
@@ -79,13 +79,13 @@ class BareProcess(HeldProcess):
 
 
 class ProcessLauncher(Launcher):
-    """Starts bare processes.
+    """Launcher of bare processes.
 
     Args:
         instance_folder: `run/<instance>`; machines' folders are below it.
-        tree: The instance's control groups, None for no caps.
-        unprivileged: Run each machine as a user of its own; only root can.
-        kvm: Machines use /dev/kvm.
+        tree: Control groups of the instance, None for no caps.
+        unprivileged: True to run each machine as a user of its own; only root can.
+        kvm: True if machines use /dev/kvm.
     """
 
     def __init__(
@@ -96,7 +96,6 @@ class ProcessLauncher(Launcher):
         unprivileged: bool = True,
         kvm: bool = False,
     ) -> None:
-        """Nothing is touched before `prepare`."""
         self._folder = instance_folder
         self._tree = tree
         self._kvm = kvm
@@ -107,21 +106,18 @@ class ProcessLauncher(Launcher):
 
     @property
     def runner(self) -> RunnerKind:
-        """Bare processes."""
         return RunnerKind.PROCESS
 
     @property
     def caps_enforced(self) -> frozenset[str]:
-        """What the control groups enforce."""
         return self._tree.enforces if self._tree is not None else frozenset()
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """What is missing here."""
         return self._notes
 
     async def prepare(self) -> None:
-        """Look for what is needed to give up root; have processes started without huge pages."""
+        """Check the tools to give up root, and switch huge pages off for processes."""
         switch_huge_pages_off()
         self._prlimit = shutil.which("prlimit") or ""
         if not self._prlimit:
@@ -141,7 +137,6 @@ class ProcessLauncher(Launcher):
             self._setpriv = setpriv
 
     async def launch(self, request: LaunchRequest) -> VmProcess:
-        """Start a process."""
         user = self._users.take(request.name) if self._users is not None else None
         starting = asyncio.ensure_future(asyncio.to_thread(self._start, request, user))
         try:
@@ -157,7 +152,7 @@ class ProcessLauncher(Launcher):
         return BareProcess(request.name, started, self._forget, child=True)
 
     def _start(self, request: LaunchRequest, user: int | None) -> RunningProcess:
-        """Blocking part of `launch`."""
+        """Carry out the blocking part of `launch`."""
         argv = list(request.argv)
         program = shutil.which(argv[0])
         if program is None:
@@ -197,7 +192,7 @@ class ProcessLauncher(Launcher):
         return RunningProcess(identity, os.pidfd_open(pid), group, output)
 
     def _groups(self) -> list[int]:
-        """Groups a machine needs: that of /dev/kvm where it uses it and not everybody may."""
+        """Return the groups of a machine: that of /dev/kvm where it needs it."""
         if not self._kvm or not _KVM.exists():
             return []
         found = _KVM.stat()
@@ -211,7 +206,7 @@ class ProcessLauncher(Launcher):
         return dict(self._tree.leftovers()) if self._tree is not None else {}
 
     async def find(self) -> Sequence[FoundProcess]:
-        """Return what still runs in the instance's control groups; without them nothing can be told."""
+        """Return processes in the instance's control groups; without groups none can be found."""
         found = []
         for name, group in (await asyncio.to_thread(self._leftovers)).items():
             for pid in sorted(group.pids()):
@@ -219,7 +214,6 @@ class ProcessLauncher(Launcher):
         return found
 
     async def adopt(self, name: str, identity: ProcessIdentity, keeper: str) -> VmProcess | None:
-        """Take over a process of a previous host agent."""
         pidfd = identity.open() if not keeper else None  # what a container keeps is not ours to run
         if pidfd is None:
             return None
@@ -229,7 +223,7 @@ class ProcessLauncher(Launcher):
         return BareProcess(name, RunningProcess(identity, pidfd, group, None), self._forget, child=False)
 
     async def reap(self, keep: Collection[str] = ()) -> int:
-        """Kill what is left in the instance's control groups; the rest is for the caller's records."""
+        """Kill processes in the instance's control groups; the caller's records know the others."""
         return await asyncio.to_thread(self._reap, frozenset(keep))
 
     def _reap(self, keep: frozenset[str]) -> int:
@@ -245,16 +239,13 @@ class ProcessLauncher(Launcher):
         return killed
 
     async def close(self) -> None:
-        """Nothing is held."""
+        """Do nothing: no resource is held."""
 
 
 def spawn(argv: list[str], env: Mapping[str, str], fds: Mapping[int, int]) -> int:
     """Start a process with exactly these descriptors besides an empty standard input; return its PID.
 
-    Without a copy of our address space, whatever its size (vfork).
-
-    Raises:
-        OSError: It could not be started.
+    The address space is not copied, whatever its size (vfork).
     """
     # Sources are moved out of the way first, so that no target overwrites one that is still needed.
     moved = {number: fcntl.fcntl(fd, fcntl.F_DUPFD_CLOEXEC, _HIGH_FD) for number, fd in fds.items()}
@@ -279,7 +270,7 @@ def spawn(argv: list[str], env: Mapping[str, str], fds: Mapping[int, int]) -> in
 
 
 def inheritable() -> list[int]:
-    """Descriptors that a child would get: none of our making, but who started us may have left some."""
+    """Return descriptors that a child would inherit. Only the starter of this process may have left any."""
     found = []
     for entry in os.scandir("/proc/self/fd"):
         with contextlib.suppress(OSError):  # closed meanwhile, such as that of this listing
@@ -289,7 +280,7 @@ def inheritable() -> list[int]:
 
 
 def _discard(started: RunningProcess) -> None:
-    """Kill and wait for a process that nobody will know of. Blocking, bounded."""
+    """Kill and reap a process that was not handed to anybody. Blocking, bounded."""
     started.identity.kill()
     with contextlib.suppress(ChildProcessError):
         os.waitpid(started.identity.pid, 0)

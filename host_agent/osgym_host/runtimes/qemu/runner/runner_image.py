@@ -1,4 +1,4 @@
-"""The image that runner containers start from: Debian's QEMU and a small Python, nothing else.
+"""Image of runner containers: Debian's QEMU and a small Python, nothing else.
 
 There is no registry: mmdebstrap makes a root file system from the machine's own package sources, and the
 daemon imports it. What it was made from (packages, excludes, the entry, the host's QEMU) is its *recipe*;
@@ -46,7 +46,7 @@ REMOVED = (
     "/usr/lib/x86_64-linux-gnu/gconv",
     "/var/log/*",
 )
-"""Not needed by the two programs."""
+"""Files that the two programs do not need."""
 _EPOCH = "1735689600"  # as the golden image's: the tar stream then depends on the packages alone
 _BAKE_TIMEOUT_S = 1200.0
 
@@ -55,11 +55,11 @@ _ENTRY = Path(__file__).with_name("entry.py")
 
 @dataclass(frozen=True, slots=True)
 class RunnerImage:
-    """A runner image that the daemon has.
+    """Runner image of the daemon.
 
     Attributes:
         tag: `osgym-runner:<first digits of the content digest>`.
-        qemu_version: As `qemu-system-x86_64 --version` says it, such as
+        qemu_version: Version from `qemu-system-x86_64 --version`, such as
             `7.2.22 (Debian 1:7.2+dfsg-7+deb12u18)`.
     """
 
@@ -70,7 +70,7 @@ class RunnerImage:
 
 
 def recipe_digest(entry: bytes, host_qemu: str) -> str:
-    """Return what an image is made from, in 64 hexadecimal digits. Pure."""
+    """Return the digest of an image's recipe, in 64 hexadecimal digits. Pure."""
     value = hashlib.sha256()
     for part in (SUITE, VARIANT, *COMPONENTS, *PACKAGES, *EXCLUDES, *REMOVED, spec.ENTRY_PATH, host_qemu):
         value.update(part.encode() + b"\0")
@@ -109,7 +109,7 @@ def parse_version(text: str) -> str:
     """Return the version in the first line of `qemu-system-x86_64 --version`.
 
     Raises:
-        ValueError: That is not what QEMU prints.
+        ValueError: The text is not QEMU's.
     """
     first = text.splitlines()[0] if text else ""
     _, found, version = first.partition(" version ")
@@ -151,7 +151,7 @@ async def build_runner_image(
 
     Raises:
         BakeError: mmdebstrap failed; the error carries the end of its log.
-        DockerFailed: The daemon did not take it.
+        DockerFailed: The daemon refused it.
     """
     present = await find_runner_image(daemon)
     if present is not None and not refresh:
@@ -183,7 +183,7 @@ def _as_image(found: dict[str, Any]) -> RunnerImage:
 
 
 def _build(daemon: DockerDaemon, scratch: Path) -> RunnerImage:
-    """Bake and import. Blocking."""
+    """Bake the image and import it. Blocking."""
     if shutil.which("mmdebstrap") is None:
         raise BakeError("runner", "mmdebstrap is not installed", hint="install the package mmdebstrap")
     recipe = _recipe()

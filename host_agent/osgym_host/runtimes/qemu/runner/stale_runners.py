@@ -1,4 +1,4 @@
-"""What a previous host agent ran the other way than this one: bare, or in containers."""
+"""Leftovers of a previous host agent that ran machines by the other launcher: bare, or in containers."""
 
 from __future__ import annotations
 
@@ -19,15 +19,15 @@ log = logging.getLogger(__name__)
 async def clear_stale(
     now: RunnerKind, folder: Path, tree: CgroupTree, *, keep: Collection[str], containers: bool
 ) -> int:
-    """Remove it; what runs the present way is for the launcher itself.
+    """Remove leftovers of the other launcher; the present launcher removes its own.
 
     Args:
-        now: How this host agent runs machines.
+        now: Launcher of this host agent.
         folder: `run/<instance>`.
-        containers: The previous host agent had some, by its records.
+        containers: True if the previous host agent had containers, by its records.
 
     Returns:
-        How many processes or containers were removed.
+        Number of removed processes or containers.
 
     Raises:
         RuntimeFault: Something is left.

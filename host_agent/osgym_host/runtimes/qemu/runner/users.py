@@ -1,4 +1,4 @@
-"""The users that virtual machines run as: one each, so that a guest that breaks out of QEMU is nobody.
+"""User ids of virtual machines, one each, so that a guest that breaks out of QEMU has no rights.
 
 It then finds itself as a user without a name, password, group or file outside its own folder, who may
 neither signal nor trace the other machines.
@@ -15,16 +15,18 @@ from pathlib import Path
 from osgym_host.images.idmap import ID_COUNT, ROOT_UID_BASE
 
 FIRST_ID = ROOT_UID_BASE + ID_COUNT
-"""The range after the one that images' files are owned by, of the same block (see `images.idmap`)."""
+"""First id after the range of the images' files, of the same block (see `images.idmap`)."""
 
 _SEARCH_BITS = stat.S_IXGRP | stat.S_IXOTH
 
 
 class UserPool:
-    """Hands out ids; the same number serves as user and as group."""
+    """Pool of ids; the same number serves as user and as group."""
 
     def __init__(self, salt: str, first: int = FIRST_ID, count: int = ID_COUNT) -> None:
-        """Args: salt: names the instance, so that two of them seldom use the same ids."""
+        """Args:
+        salt: Name of the instance, so that two of them seldom use the same ids.
+        """
         self._salt = salt
         self._first = first
         self._count = count
@@ -49,17 +51,17 @@ class UserPool:
         raise RuntimeError("no user id is free for another virtual machine")
 
     def claim(self, name: str, number: int) -> None:
-        """Note the id of a machine that a previous host agent started."""
+        """Record the id of a machine that a previous host agent started."""
         if self._first <= number < self._first + self._count:
             self._by_name[name] = number
 
     def release(self, name: str) -> None:
-        """Give an id back. Idempotent."""
+        """Return an id. Idempotent."""
         self._by_name.pop(name, None)
 
 
 def as_user(argv: list[str], user: int, groups: Collection[int] = (), *, setpriv: str) -> list[str]:
-    """Return the vector that runs `argv` in the same process as `user`, with no way to get more."""
+    """Return the vector that runs `argv` in the same process as `user`, without a way to gain rights."""
     return [
         setpriv,
         f"--reuid={user}",
@@ -76,7 +78,8 @@ def as_user(argv: list[str], user: int, groups: Collection[int] = (), *, setpriv
 def with_limits(argv: list[str], max_file_mib: int | None, *, prlimit: str) -> list[str]:
     """Return the vector that runs `argv` in the same process, without core dumps and with bounded files.
 
-    Set from within, since to bound another user's process takes a capability that containers lack.
+    The process sets the limits itself: to bound another user's process takes a capability that containers
+    lack.
     """
     if not prlimit:
         return argv
@@ -85,7 +88,7 @@ def with_limits(argv: list[str], max_file_mib: int | None, *, prlimit: str) -> l
 
 
 def chown_folder(folder: Path, user: int, private: Collection[str] = ()) -> None:
-    """Let the user own a machine's folder and the files in it, and nobody else enter it.
+    """Give a machine's folder and its files to the user, and close it to others.
 
     Files with a second name elsewhere are frozen layers that machines share: they keep their owner.
     """
@@ -98,7 +101,7 @@ def chown_folder(folder: Path, user: int, private: Collection[str] = ()) -> None
 
 
 def make_traversable(folder: Path, top: Path) -> None:
-    """Let every user pass through (not list) the folders from `top` down to above `folder`.
+    """Let every user traverse (not list) the folders from `top` down to above `folder`.
 
     Raises:
         ValueError: `folder` is not below `top`.
@@ -112,7 +115,7 @@ def make_traversable(folder: Path, top: Path) -> None:
 
 
 def untraversable_parent(folder: Path) -> Path | None:
-    """Return the first folder on the way to `folder` that other users may not pass through, if any."""
+    """Return the first folder on the path to `folder` that other users may not traverse, if any."""
     for passed in [*reversed(folder.resolve().parents), folder.resolve()]:
         if not passed.stat().st_mode & stat.S_IXOTH:
             return passed
@@ -120,7 +123,7 @@ def untraversable_parent(folder: Path) -> Path | None:
 
 
 def user_of(pid: int) -> int:
-    """Return the user that a process runs as; -1 when it is gone."""
+    """Return the user id of a process; -1 when it is gone."""
     try:
         return Path(f"/proc/{pid}").stat().st_uid
     except OSError:
