@@ -48,8 +48,6 @@ class RootfsImage(ImageLike, Protocol):
 
 
 class Egress(enum.StrEnum):
-    """Egress policy of a replica."""
-
     NONE = "none"
     ALLOWLIST = "allowlist"
     OPEN = "open"
@@ -57,13 +55,10 @@ class Egress(enum.StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Screen:
-    """Size of the desktop in pixels."""
-
     width_px: int = 1920
     height_px: int = 1080
 
     def __str__(self) -> str:
-        """Return the size as `1920x1080`."""
         return f"{self.width_px}x{self.height_px}"
 
 
@@ -122,8 +117,6 @@ class ReplicaSpec:
 
 
 class ExitReason(enum.StrEnum):
-    """Reason why a replica is dead."""
-
     DESTROYED = "destroyed"  # destroy() or stop() was called
     SESSION_ENDED = "session_ended"  # PID 1 (or the VM) ended by itself
     DISPLAY_LOST = "display_lost"  # the session ended because its X server had died

@@ -43,7 +43,6 @@ class Program:
         self._instructions.append(_Instruction(_AND, mask))
 
     def answer(self, value: int) -> None:
-        """End with this value."""
         self._instructions.append(_Instruction(_RET, value))
 
     def jump_if_equal(self, value: int, label: str) -> None:

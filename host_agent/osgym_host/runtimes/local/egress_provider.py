@@ -81,7 +81,6 @@ class EgressProvider:
 
     @property
     def egress(self) -> frozenset[Egress]:
-        """Egress policies that replicas may have."""
         policies = [part.egress for part in (self.links, self.proxy) if part is not None]
         return frozenset({Egress.NONE}).union(*policies)
 

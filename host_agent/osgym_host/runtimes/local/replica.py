@@ -67,7 +67,6 @@ class LocalReplica(Replica):
 
     @property
     def pid(self) -> int:
-        """Host PID of the session."""
         return self._pid
 
     def agent_pid(self) -> int:

@@ -61,7 +61,6 @@ class Archive:
 
     @property
     def urls(self) -> list[str]:
-        """Known URLs."""
         return list(self._known)
 
     def find(self, url: str) -> Stored | None:

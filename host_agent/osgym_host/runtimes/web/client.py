@@ -45,7 +45,6 @@ class ReplicaProxy:
 
     @property
     def egress(self) -> frozenset[Egress]:
-        """Egress policies that replicas may have."""
         if self._options.mode is WebMode.OFF:
             return frozenset({Egress.NONE, self._options.egress})
         return frozenset({self._options.egress})

@@ -37,8 +37,6 @@ class ReplicaLimits:
 
 
 class Handler(Protocol):
-    """Server of connections."""
-
     async def serve(
         self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, limits: ReplicaLimits
     ) -> None:
@@ -74,7 +72,6 @@ class ProxyListener:
 
     @property
     def connections(self) -> int:
-        """Number of open connections."""
         return len(self._tasks)
 
     async def open(self, listener: socket.socket) -> None:

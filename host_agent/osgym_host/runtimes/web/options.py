@@ -18,8 +18,6 @@ TEST_WORLD = "OSGYM_TEST_WEB"
 
 
 class WebMode(StrEnum):
-    """Mode of the setting `web`."""
-
     OFF = "off"
     RECORD = "record"
     REPLAY = "replay"

@@ -45,8 +45,6 @@ class _Client:
 
 
 class Source(Protocol):
-    """Source of answers."""
-
     @property
     def archive(self) -> Archive:
         """Archive that has the answers after `find`."""

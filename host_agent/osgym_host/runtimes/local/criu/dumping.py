@@ -50,12 +50,10 @@ class Dumped:
 
     @property
     def images(self) -> Path:
-        """Folder of CRIU's image files."""
         return self.folder / "images"
 
     @property
     def upper(self) -> Path:
-        """Layer that the replica had written."""
         return self.folder / "upper"
 
 

@@ -263,7 +263,6 @@ class AgentlessEngine:
         await settle.drained(self._vcpus, pointer=drain.pointer, rest_ms=drain.rest_ms)
 
     async def observe(self, look: ObserveOptions) -> ObservedFrame:
-        """Return the present screen."""
         began_s = time.monotonic()
         async with self._exclusive():
             frame = await self._capture()

@@ -111,7 +111,6 @@ class AgentlessGuest:
 
     @property
     def address(self) -> UnixAddress:
-        """Address of the server, for `Replica.guest`."""
         assert self._path is not None, "it is not open"
         return UnixAddress(self._path)
 

@@ -46,7 +46,6 @@ class RefusedRequest(OsgymHostError):
         self.details = dict(details or {})
 
     def answer(self) -> ServedResponse:
-        """Return the answer."""
         body = {"code": self.code, "message": self.message, "details": self.details}
         return ServedResponse.json(body, status=self.status)
 
@@ -62,7 +61,6 @@ class HttpRequest:
 
     @property
     def path(self) -> str:
-        """Target without its query."""
         return self.target.partition("?")[0]
 
     def fields(self) -> dict[str, Any]:

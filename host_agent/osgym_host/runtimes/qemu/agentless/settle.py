@@ -123,7 +123,6 @@ class QuietJudge:
         self._work, self._work_ms = work, at_ms
 
     def add_frame(self, at_ms: float, frame: Frame) -> None:
-        """Add a frame."""
         before, self._frame, self._looked_ms = self._frame, frame, at_ms
         if before is None:
             return

@@ -33,7 +33,6 @@ class Vcpus:
     """The threads of one QEMU process that carry out guest code."""
 
     def __init__(self, folders: Sequence[Path]) -> None:
-        """Use `of`."""
         self._folders = folders
 
     @classmethod

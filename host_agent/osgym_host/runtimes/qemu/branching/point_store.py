@@ -115,7 +115,6 @@ class BranchPointStore:
         return self._store.all()
 
     async def settle(self) -> None:
-        """Wait for pending work."""
         while self._tasks:
             await asyncio.wait(self._tasks)
 

@@ -46,8 +46,6 @@ class NativeFailed(OsgymHostError):
 
 @dataclass(frozen=True, slots=True)
 class RamLibrary:
-    """Compiled library."""
-
     path: Path
 
     @classmethod

@@ -28,11 +28,9 @@ class Extents:
 
     @property
     def size_bytes(self) -> int:
-        """Total size of the runs."""
         return sum(self.lengths)
 
     def __len__(self) -> int:
-        """Return the number of runs."""
         return len(self.offsets)
 
 
@@ -146,7 +144,6 @@ class RamDelta:
 
     @property
     def size_bytes(self) -> int:
-        """Memory that the pages take."""
         return self.extents.size_bytes
 
     def packed(self) -> memoryview:

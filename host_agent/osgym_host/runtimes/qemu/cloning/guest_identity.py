@@ -59,7 +59,6 @@ class GuestIdentity:
     seed: bytes = field(repr=False)
 
     def body(self, time_ns: int) -> bytes:
-        """Return the body of the request."""
         fields = {
             "generation": self.generation,
             "token": self.token,

@@ -67,23 +67,19 @@ class ManagedVm:
 
     @property
     def pid(self) -> int:
-        """Host PID of QEMU."""
         return self.machine.pid
 
     @property
     def group(self) -> CgroupGroup | None:
-        """Control groups of QEMU."""
         return self.machine.process.group
 
     @property
     def ram(self) -> RamIdentity:
-        """Golden RAM that it maps."""
         assert self.record.ram is not None  # known before its process is started
         return RamIdentity(*self.record.ram)
 
     @property
     def overlay(self) -> Path:
-        """Overlay with which it was started."""
         return self.folder / OVERLAY
 
     @property

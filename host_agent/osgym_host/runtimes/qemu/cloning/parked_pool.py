@@ -119,7 +119,6 @@ class ParkedPool(Generic[T]):
 
     @property
     def ready(self) -> tuple[T, ...]:
-        """Machines that are ready."""
         return tuple(self._ready)
 
     async def take(self) -> T:

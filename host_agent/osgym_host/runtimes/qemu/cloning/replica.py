@@ -70,7 +70,6 @@ class QemuReplica(Replica):
 
     @property
     def pid(self) -> int:
-        """Host PID of QEMU."""
         return self.vm.pid
 
     def console_tail(self, max_bytes: int = 8192) -> str:
@@ -102,7 +101,6 @@ class QemuReplica(Replica):
             await self.check_status()
 
     def branch_source(self, golden: GoldenSnapshot) -> BranchSource:
-        """Return its resources for branching."""
         return BranchSource(
             replica_id=self.replica_id,
             generation=self.generation,

@@ -91,7 +91,6 @@ class ParkedPools:
         return found
 
     def parked(self) -> list[ManagedVm]:
-        """Return all parked machines."""
         return [vm for pool in self._pools.values() for vm in pool.ready]
 
     async def close(self) -> None:

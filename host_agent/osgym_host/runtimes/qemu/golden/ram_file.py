@@ -42,7 +42,6 @@ class RamFile:
     """Sealed memory file. The holder of this object closes it; QEMU keeps copies of its own."""
 
     def __init__(self, fd: int) -> None:
-        """Use `load` or `recover`."""
         self.fd = fd
         found = os.fstat(fd)
         self.identity = RamIdentity(found.st_dev, found.st_ino, found.st_size)
@@ -96,7 +95,6 @@ class RamFile:
 
     @property
     def size_bytes(self) -> int:
-        """Size of the guest's RAM."""
         return self.identity.size_bytes
 
     def close(self) -> None:

@@ -110,7 +110,6 @@ class Template:
         base: str,
         argv: list[str],
     ) -> None:
-        """Use `boot`."""
         self.machine = machine
         self._connection = connection
         self._folder = folder
@@ -186,12 +185,10 @@ class Template:
 
     @property
     def address(self) -> GuestAddress:
-        """Address of the guest agent."""
         return self._connection.address
 
     @property
     def screen_socket(self) -> Path:
-        """Path of the second QMP server."""
         return self._vm / SCREEN_SOCKET
 
     def console_tail(self, max_bytes: int = 8192) -> str:

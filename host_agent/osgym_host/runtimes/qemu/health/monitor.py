@@ -32,9 +32,7 @@ class MonitoredVm(Protocol):
     liveness: Liveness
 
     @property
-    def pid(self) -> int:
-        """Host PID of QEMU."""
-        ...
+    def pid(self) -> int: ...
 
     @property
     def guest(self) -> GuestAddress:
@@ -42,18 +40,14 @@ class MonitoredVm(Protocol):
         ...
 
     @property
-    def guest_token(self) -> str | None:
-        """Token of its guest agent."""
-        ...
+    def guest_token(self) -> str | None: ...
 
     @property
     def exempt(self) -> bool:
         """Whether it is dead, being destroyed, or paused by the host."""
         ...
 
-    def kill_for(self, cause: DeathCause) -> None:
-        """Kill it for this cause."""
-        ...
+    def kill_for(self, cause: DeathCause) -> None: ...
 
 
 class HealthMonitor:

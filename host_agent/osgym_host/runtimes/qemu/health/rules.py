@@ -26,8 +26,6 @@ _TEXT_MAX = 200
 
 @dataclass(frozen=True, slots=True)
 class DeathCause:
-    """Cause of a machine's death."""
-
     reason: ExitReason
     detail: str
 
@@ -191,7 +189,6 @@ class Liveness:
     starved_s: float = 0.0
 
     def updated(self, stat: ProcStat, options: HealthOptions) -> Liveness:
-        """Add a reading."""
         before = self.stat
         busy_since_s = self.busy_since_s
         if before is not None and stat.at_s > before.at_s:
@@ -208,7 +205,6 @@ class Liveness:
         return replace(self, stat=stat, busy_since_s=busy_since_s, stopped_since_s=stopped_since_s)
 
     def answered(self, at_s: float) -> Liveness:
-        """Record an answer of its guest."""
         return replace(self, alive_at_s=at_s, failing_since_s=None, starved_s=0.0)
 
     def unanswered(self, began_s: float, starved_s: float) -> Liveness:

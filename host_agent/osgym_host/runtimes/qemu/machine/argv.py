@@ -76,8 +76,6 @@ class DiskBus(enum.StrEnum):
 
 
 class Nic(enum.StrEnum):
-    """Network device that the guest sees."""
-
     VIRTIO = "virtio"
     E1000E = "e1000e"  # what a Windows without virtio drivers knows
 

@@ -50,7 +50,6 @@ class QemuFacts:
 
     @property
     def version_text(self) -> str:
-        """`7.2.22`."""
         return ".".join(str(part) for part in self.version)
 
 

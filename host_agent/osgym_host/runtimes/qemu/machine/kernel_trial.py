@@ -24,8 +24,6 @@ _LIMIT_BYTES = 1 << 20
 
 @dataclass(frozen=True, slots=True)
 class KernelBoot:
-    """Result of a trial boot."""
-
     reached: bool
     seconds: float
     last_line: str

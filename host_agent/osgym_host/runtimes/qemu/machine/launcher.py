@@ -134,8 +134,7 @@ class VmProcess(ABC):
 
     @property
     @abstractmethod
-    def name(self) -> str:
-        """Name in the request."""
+    def name(self) -> str: ...
 
     @property
     @abstractmethod
@@ -144,7 +143,6 @@ class VmProcess(ABC):
 
     @property
     def pid(self) -> int:
-        """Host PID of QEMU."""
         return self.identity.pid
 
     @property
@@ -154,13 +152,11 @@ class VmProcess(ABC):
 
     @property
     @abstractmethod
-    def group(self) -> CgroupGroup | None:
-        """Its control groups; None without any."""
+    def group(self) -> CgroupGroup | None: ...
 
     @property
     @abstractmethod
-    def end(self) -> ProcessEnd | None:
-        """Its end; None while it lives."""
+    def end(self) -> ProcessEnd | None: ...
 
     @abstractmethod
     async def wait(self) -> ProcessEnd:

@@ -146,7 +146,6 @@ class Machine:
 
     @property
     def pid(self) -> int:
-        """Host PID of QEMU."""
         return self.process.pid
 
     @property
@@ -206,7 +205,6 @@ class Machine:
             os.close(fd)
 
     async def cont(self, *, timeout_s: float = STATE_TIMEOUT_S) -> None:
-        """Resume the guest."""
         await self.qmp.execute("cont", timeout_s=timeout_s)
 
     async def stop(self, *, timeout_s: float = STATE_TIMEOUT_S) -> None:

@@ -196,7 +196,6 @@ class Qmp:
 
     @property
     def closed(self) -> bool:
-        """Whether the connection is gone."""
         return self._closed.is_set() or self._client.runstate is not Runstate.RUNNING
 
     async def execute(

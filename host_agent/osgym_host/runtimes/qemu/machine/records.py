@@ -30,8 +30,6 @@ _UNFINISHED = ".new-"
 
 
 class VmPhase(StrEnum):
-    """Phase of a machine's life."""
-
     STARTING = "starting"  # its process may run, and nobody has spoken to it yet
     PARKED = "parked"  # it waits to become a replica
     RESUMING = "resuming"  # it is becoming one
@@ -39,8 +37,6 @@ class VmPhase(StrEnum):
 
 
 class GuestReach(StrEnum):
-    """Way to a machine's guest agent."""
-
     PORT = "port"  # a port of the host's loopback interface, or the far end of a link
     NAMESPACE = "namespace"  # a port inside a network namespace
     SOCKET = "socket"  # a unix socket of the host
@@ -62,7 +58,6 @@ class ReplicaFacts(BaseModel):
 
     @property
     def caps(self) -> Caps:
-        """Caps of the machine."""
         return Caps(ram_mib=self.ram_mib, cpus=self.cpus, pids=self.pids)
 
 

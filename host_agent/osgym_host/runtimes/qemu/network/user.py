@@ -95,7 +95,6 @@ class UserNetwork(Network):
         self._close_listener(attachment.name)
 
     async def allow(self, name: str, egress: Egress) -> None:
-        """Accept `none`, the only policy."""
         if egress is not Egress.NONE:
             raise RuntimeUnsupported(f"user-mode networking has no egress {egress}", remedy=_REMEDY)
 

@@ -51,7 +51,6 @@ class DockerDaemon:
 
     @property
     def api(self) -> docker.APIClient:
-        """Blocking client, for use inside `run`."""
         if self._api is None:
             raise DockerFailed("the Docker daemon was not opened")
         return self._api

@@ -89,7 +89,6 @@ class _SnapshotBuild:
 
     @property
     def has_our_agent(self) -> bool:
-        """Whether OSGym's guest agent is inside."""
         return self.request.disk.manifest.guest is GuestKind.OSGYM
 
     def guest(
@@ -110,8 +109,6 @@ class _SnapshotBuild:
 
 
 class SnapshotBuilder:
-    """Makes snapshots in one store."""
-
     def __init__(self, store: SnapshotStore, progress: BakeProgress) -> None:
         """Args: progress: Told what is done; shown by the caller."""
         self._store = store

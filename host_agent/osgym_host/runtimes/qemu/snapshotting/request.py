@@ -26,7 +26,6 @@ class SnapshotFailed(OsgymHostError):
     """
 
     def __init__(self, stage: str, message: str, log_tail: str = "") -> None:
-        """Keep the fields beside the message."""
         super().__init__(f"{stage}: {message}")
         self.stage = stage
         self.log_tail = log_tail
@@ -89,7 +88,6 @@ class SnapshotRequest:
 
     @property
     def reference(self) -> str:
-        """`<disk's name>@<name>`."""
         return f"{self.disk.name}@{self.name}"
 
 
