@@ -12,7 +12,8 @@ from rich.console import Console
 from rich.table import Table
 
 from osgym_host.cli import image_import, image_make
-from osgym_host.cli.image_make import disk_row, errors_reported, image_row, snapshot_row
+from osgym_host.cli.image_make import errors_reported
+from osgym_host.cli.image_rows import disk_row, image_row, snapshot_row
 from osgym_host.images.content_store import ContentStore
 from osgym_host.images.disks.store import DiskStore
 from osgym_host.images.lock import PackageLock

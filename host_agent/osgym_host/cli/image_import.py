@@ -11,7 +11,8 @@ import click
 from rich.console import Console
 from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeRemainingColumn
 
-from osgym_host.cli.image_make import MIB, disk_row, errors_reported, parse_screen
+from osgym_host.cli.image_make import errors_reported, parse_screen
+from osgym_host.cli.image_rows import MIB, disk_row
 from osgym_host.images.disks.imports import ImportRequest
 from osgym_host.images.disks.imports import import_disk as copy_into_store
 from osgym_host.images.disks.manifest import Firmware, GuestKind, Hardware

@@ -1,4 +1,4 @@
-"""What `osgym image` makes: golden images, bootable disks of them, snapshots, the image of runners."""
+"""`osgym image build`, `definition`, `snapshot` and `runner`: what makes images and snapshots."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from types import FrameType
 
 import click
 
+from osgym_host.cli.image_rows import MIB, disk_row, image_row, snapshot_row
 from osgym_host.core.warm_apps import parse_warm_apps
 from osgym_host.errors import OsgymHostError
 from osgym_host.images.additions import Addition
 from osgym_host.images.bake import Baker, BakeRequest
-from osgym_host.images.calibration import calibration_path
 from osgym_host.images.content_store import NAME
 from osgym_host.images.definition import ImageSource, VmSource, find_images_folder, hash_of, tree_hash
 from osgym_host.images.disks.bake import BUILDER_VERSION, DiskBaker, DiskRequest
@@ -35,7 +35,6 @@ from osgym_host.logs import escape_lines
 from osgym_host.runtimes.qemu.snapshotting import SnapshotBuilder, SnapshotFailed, SnapshotRequest
 from osgym_host.warmups import Preparation, Warmup, find_warmup, load_warmup
 
-MIB = 1 << 20
 _RAM_MIB = {"small": 1024}
 _OTHER_RAM_MIB = 2048
 _SCREEN = re.compile(r"([1-9]\d{1,4})x([1-9]\d{1,4})")
@@ -356,62 +355,3 @@ async def _build_runner(scratch: Path, refresh: bool) -> dict[str, object]:
     finally:
         await daemon.close()
     return {**asdict(image), "built": built}
-
-
-def image_row(image: Image, store: ImageStore) -> dict[str, object]:
-    """Return what lists show of a golden image."""
-    manifest = image.manifest
-    return {
-        "digest": image.digest,
-        "flavor": image.name,
-        "tagged": store.is_tagged(image),
-        "size_mib": manifest.size_bytes // MIB,
-        "packages": len(manifest.packages),
-        "created_at": manifest.created_at,
-        "rootfs": str(image.rootfs),
-        "calibrated": calibration_path(image.folder).exists(),
-        "session_isolated": manifest.session_isolated,
-        "bake_s": manifest.bake_s,
-    }
-
-
-def disk_row(disk: DiskImage, store: DiskStore) -> dict[str, object]:
-    """Return what lists show of a disk image."""
-    manifest = disk.manifest
-    return {
-        "digest": disk.digest,
-        "name": disk.name,
-        "tagged": store.is_tagged(disk),
-        "format": str(manifest.format),
-        "guest": str(manifest.guest),
-        "size_mib": manifest.size_bytes // MIB,
-        "virtual_mib": manifest.virtual_size_bytes // MIB,
-        "created_at": manifest.created_at,
-        "disk": str(disk.disk),
-        "source": manifest.source,
-        "session_isolated": manifest.session_isolated,
-        "bake_s": manifest.bake_s,
-    }
-
-
-def snapshot_row(snapshot: Snapshot, store: SnapshotStore) -> dict[str, object]:
-    """Return what lists show of a snapshot."""
-    manifest = snapshot.manifest
-    return {
-        "digest": snapshot.digest,
-        "reference": snapshot.reference,
-        "tagged": store.is_tagged(snapshot),
-        "accel": manifest.shape.get("accel"),
-        "ram_mib": manifest.ram_mib,
-        "warm_apps": list(manifest.warm_apps),
-        "ram_data_mib": manifest.ram_data_bytes // MIB,
-        "disk_mib": manifest.disk_bytes // MIB,
-        "state_kib": manifest.state_bytes // 1024,
-        "screen": "{}x{}".format(*manifest.screen),
-        "qemu_version": manifest.qemu_version,
-        "created_at": manifest.created_at,
-        "folder": str(snapshot.folder),
-        "session_isolated": manifest.session_isolated,
-        "boot_s": manifest.boot_s,
-        "build_s": manifest.build_s,
-    }
