@@ -6,7 +6,7 @@ Every command is an entry point of the group `osgym.commands`. Its name is the c
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import inspect
 from typing import Any
 
 import click
@@ -45,41 +45,35 @@ SUMMARIES = {
 """Entry point, or first word of several → its line in a group's help, so that help imports no command."""
 
 
-@dataclass(frozen=True, slots=True)
-class _Group:
-    """Help of a group whose commands are entry points of their own."""
-
-    text: str
-    examples: tuple[str, ...]
-
-
 GROUPS = {
-    "eval": _Group(
-        "Run a model on tasks on real desktops.",
-        ("osgym eval run tasks --agent openai --model gpt-5.4",),
-    ),
-    "host": _Group(
-        "Run the host agent of this machine, and watch, empty or clean one.",
-        (
-            "osgym host serve --set image=small    desktops, API and dashboard on port 20000",
-            "osgym host top                        what runs, again and again",
-            "osgym host drain --wait               no new episodes; return when none is open",
-            "osgym host clean                      stop it and remove what it left",
-        ),
-    ),
-    "replica": _Group(
-        "List the replicas of a running host agent and save their screens.",
-        ("osgym replica ls", "osgym replica screenshot r12 now.png"),
-    ),
-    "task": _Group(
-        "Look at task files, begin one, run them without a model, and say what they can name.",
-        (
-            "osgym task new tasks/mousepad/greeting.json",
-            "osgym task check tasks",
-            "osgym task run tasks --policy oracle",
-        ),
-    ),
+    "eval": """Run a model on tasks on real desktops.
+
+    \b
+    Examples:
+      osgym eval run tasks --agent openai --model gpt-5.4""",
+    "host": """Run the host agent of this machine, and watch, empty or clean one.
+
+    \b
+    Examples:
+      osgym host serve --set image=small    desktops, API and dashboard on port 20000
+      osgym host top                        what runs, again and again
+      osgym host drain --wait               no new episodes; return when none is open
+      osgym host clean                      stop it and remove what it left""",
+    "replica": """List the replicas of a running host agent and save their screens.
+
+    \b
+    Examples:
+      osgym replica ls
+      osgym replica screenshot r12 now.png""",
+    "task": """Look at task files, begin one, run them without a model, and say what they can name.
+
+    \b
+    Examples:
+      osgym task new tasks/mousepad/greeting.json
+      osgym task check tasks
+      osgym task run tasks --policy oracle""",
 }
+"""Help of groups whose commands are entry points of their own."""
 
 REPLACED = {
     "calibrate": "fleet fit",
@@ -141,14 +135,7 @@ class CommandTree(click.Group):
             return command
         if not any(entry.startswith(f"{name}.") for entry in entries):
             return None
-        described = GROUPS.get(name, _Group("", ()))
-        examples = "".join(f"  {line}\n" for line in described.examples)
-        return CommandTree(
-            cmd_name,
-            prefix=f"{name}.",
-            help=described.text,
-            epilog=f"\b\nExamples:\n{examples}" if examples else None,
-        )
+        return CommandTree(cmd_name, prefix=f"{name}.", help=inspect.cleandoc(GROUPS.get(name, "")))
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         with formatter.section("Commands"):

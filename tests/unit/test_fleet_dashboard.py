@@ -7,8 +7,7 @@ from typing import Any
 import httpx
 import pytest
 
-from osgym_cli.fleet_dashboard import passing
-from osgym_cli.fleet_dashboard.app import make_app
+from osgym_cli.fleet_dashboard.app import host_path, make_app, may_pass, request_headers
 from osgym_cli.fleet_dashboard.views import (
     KEPT_SAMPLES,
     HostView,
@@ -138,15 +137,15 @@ def test_no_two_hosts_have_one_name() -> None:
 )
 def test_only_what_the_page_needs_is_passed_on(method: str, path: str, looking: bool, using: bool) -> None:
     """To look, and to use a desktop where that is allowed."""
-    assert passing.may_pass(method, path, read_only=True) is looking
-    assert passing.may_pass(method, path, read_only=False) is using
+    assert may_pass(method, path, read_only=True) is looking
+    assert may_pass(method, path, read_only=False) is using
 
 
 def test_our_own_token_stays_here() -> None:
     """A host gets neither the page's token nor its cookies; what is odd in a path is quoted again."""
     sent = {"authorization": "Bearer mine", "cookie": "x", "osgym-lease": "L", "if-none-match": '"e"'}
-    assert passing.request_headers(sent) == {"osgym-lease": "L", "if-none-match": '"e"'}
-    assert passing.host_path("episodes/a b?c", "x=1") == "/v1/episodes/a%20b%3Fc?x=1"
+    assert request_headers(sent) == {"osgym-lease": "L", "if-none-match": '"e"'}
+    assert host_path("episodes/a b?c", "x=1") == "/v1/episodes/a%20b%3Fc?x=1"
 
 
 def test_agents_of_one_machine_are_told_apart() -> None:

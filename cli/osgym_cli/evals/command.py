@@ -10,11 +10,10 @@ import click
 
 from osgym_cli.episode_options import EPISODES, Hosts, episode_host_options, episode_options
 from osgym_cli.evals.agents import PROMPT_NAMES, arguments, make_policy
-from osgym_cli.evals.folder import RunFolder, RunFolderError
-from osgym_cli.evals.jobs import NoTasks, find_task_files, make_jobs
+from osgym_cli.evals.folder import RunFolder
+from osgym_cli.evals.jobs import select_jobs
 from osgym_cli.evals.rows import Prices
 from osgym_cli.evals.run import Plan, run_plan
-from osgym_host.logs import escape_controls
 from osgym_protocol.option_groups import GroupedCommand, option_group
 from osgym_sdk import ObserveOptions
 
@@ -93,13 +92,7 @@ def run(
     TASKS are task files, folders of them, or patterns. Keys of providers are read from OPENAI_API_KEY and
     ANTHROPIC_API_KEY. A failure is never a reward of 0: it is counted by whose fault it was.
     """
-    try:
-        files = find_task_files(tasks)
-        jobs = [job for job in make_jobs(files, repeat) if not only or any(o in job.task_name for o in only)]
-    except NoTasks as exc:
-        raise click.UsageError(escape_controls(str(exc))) from exc
-    if not jobs:
-        raise click.UsageError("--only: no task has that in its name")
+    jobs = select_jobs(tasks, repeat, only)
     given = {"model": model, "base_url": base_url, "prompt": prompt}
     given = {name: value for name, value in given.items() if value is not None} | arguments(pairs)
     policy = make_policy(agent, given)
@@ -109,9 +102,6 @@ def run(
         options["observe"] = policy.observe
     how = {"agent": agent, "model": model, "base_url": base_url, "arguments": given, "repeat": repeat,
            **{name: value for name, value in options.items() if name != "observe"}}  # fmt: skip
-    try:
-        folder = RunFolder.open(out, how, resume)
-    except RunFolderError as exc:
-        raise click.UsageError(str(exc)) from exc
+    folder = RunFolder.open(out, how, resume)
     plan = Plan(hosts, folder.left(jobs), folder, Prices(price_in, price_out, price_cached), options)
     sys.exit(run_plan(plan, policy))

@@ -9,6 +9,8 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+import click
+
 from osgym_cli.evals.jobs import Job
 from osgym_cli.evals.rows import Row, read_rows
 from osgym_protocol.version import __version__
@@ -17,7 +19,7 @@ SAME = ("agent", "model", "arguments", "max_steps", "on_invalid")
 """Parameters that a resumed run may not change, because all its episodes are counted together."""
 
 
-class RunFolderError(Exception):
+class RunFolderError(click.UsageError):
     """The folder cannot be used for this run; the message says what to do."""
 
 

@@ -10,6 +10,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import click
+
+from osgym_host.logs import escape_controls
 from osgym_protocol.task_files import TaskFileError, inline_files
 
 MAX_NAME = 100
@@ -17,8 +20,11 @@ _UNSAFE = re.compile(r"[^A-Za-z0-9._-]+")
 ORACLE = ".oracle.json"
 
 
-class NoTasks(ValueError):
+class NoTasks(click.UsageError):
     """A file, folder or pattern names no task that can be read."""
+
+    def __init__(self, message: str) -> None:
+        super().__init__(escape_controls(message))
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,6 +81,19 @@ def find_task_files(named: Sequence[str]) -> list[Path]:
     return found
 
 
+def select_jobs(named: Sequence[str], repeat: int, only: Sequence[str]) -> list[Job]:
+    """Make the jobs of the task files that are named, if their name contains one of the texts of `only`.
+
+    Raises:
+        NoTasks: A name leads to no task, or no task's name contains one of the texts.
+    """
+    jobs = make_jobs(find_task_files(named), repeat)
+    jobs = [job for job in jobs if not only or any(text in job.task_name for text in only)]
+    if not jobs:
+        raise NoTasks("--only: no task has that in its name")
+    return jobs
+
+
 def make_jobs(files: Sequence[Path], repeat: int) -> list[Job]:
     """Make `repeat` jobs of each task: first one of all tasks, then the next.
 
@@ -122,5 +141,5 @@ def _task_in(path: Path) -> dict[str, Any]:
     except TaskFileError as exc:
         raise NoTasks(f"{path}: {exc}") from exc
     except (ValueError, RecursionError) as exc:
-        raise exc if isinstance(exc, NoTasks) else NoTasks(f"{path}: no task: {exc!r:.200}") from exc
+        raise NoTasks(f"{path}: no task: {exc!r:.200}") from exc
     return task

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import re
+from collections.abc import Mapping
 from typing import Annotated, Any
+from urllib.parse import quote
 
 from fastapi import APIRouter, FastAPI, Query, Response
 from fastapi.responses import JSONResponse
 from starlette.requests import Request
 
-from osgym_cli.fleet_dashboard import passing
 from osgym_cli.fleet_dashboard.views import HostView, find_replicas, fleet_history
 from osgym_cli.fleet_dashboard.watch import FleetWatch
 from osgym_host.errors import ServiceError
@@ -27,6 +29,21 @@ PASS_REPLAY_S = 190.0
 MAX_ROWS = 1000
 """Largest number of rows of one answer, as of a host."""
 _SHOWN = "^[a-z]{0,20}$"
+_LOOKING = re.compile(
+    r"access|host|pool|replicas|replicas/[^/]+/screenshot|events|history|runs|runs/[^/]+"
+    r"|episodes|episodes/[^/]+/lines|episodes/[^/]+/frames/[0-9]+|episodes/[^/]+/replay"
+)
+_USING = {
+    "POST": re.compile(r"episodes|episodes/[^/]+/(step|observe)|replicas/[^/]+/(intervene|fork|checkpoint)"),
+    "DELETE": re.compile(r"episodes/[^/]+"),
+}
+_ASKED = ("accept", "content-type", "if-none-match", "osgym-lease")
+_ANSWERED = (
+    "content-type", "content-disposition", "content-security-policy", "etag", "cache-control", "retry-after",
+)  # fmt: skip
+
+MAX_BODY_BYTES = 1 << 20
+"""Upper bound of a call's body: a person's step fits, whole files are not passed on."""
 
 
 def make_app(client: AsyncClient, watch: FleetWatch, *, token: str | None, read_only: bool) -> FastAPI:
@@ -108,7 +125,7 @@ def _host_routes(client: AsyncClient, watch: FleetWatch, read_only: bool) -> API
         view = watch.views.get(key)
         if view is None:
             raise ServiceError(ErrorCode.NOT_FOUND, "This fleet has no such host (any more).")
-        if not passing.may_pass(request.method, path, read_only=read_only):
+        if not may_pass(request.method, path, read_only=read_only):
             why = " It was started with --read-only." if read_only and request.method != "GET" else ""
             raise ServiceError(ErrorCode.FORBIDDEN, f"The fleet's dashboard does not pass this call on.{why}")
         if read_only and path == "access":
@@ -120,17 +137,48 @@ def _host_routes(client: AsyncClient, watch: FleetWatch, read_only: bool) -> API
 
 async def _passed_on(client: AsyncClient, view: HostView, request: Request, path: str) -> Response:
     body = await request.body()
-    if len(body) > passing.MAX_BODY_BYTES:
-        raise ServiceError(ErrorCode.TOO_LARGE, f"At most {passing.MAX_BODY_BYTES} bytes are passed on.")
+    if len(body) > MAX_BODY_BYTES:
+        raise ServiceError(ErrorCode.TOO_LARGE, f"At most {MAX_BODY_BYTES} bytes are passed on.")
     try:
         reply = await client.ask_host(
             view.url,
-            passing.host_path(path, request.url.query),
+            host_path(path, request.url.query),
             method=request.method,
             content=body,
-            headers=passing.request_headers(request.headers),
+            headers=request_headers(request.headers),
             timeout_s=PASS_REPLAY_S if path.endswith("/replay") else PASS_S,
         )
     except OSGymError as error:
         raise ServiceError(ErrorCode.TIMEOUT, f"{view.key} does not answer: {error.message}") from error
-    return Response(reply.body, reply.status, passing.response_headers(reply.headers))
+    return Response(reply.body, reply.status, response_headers(reply.headers))
+
+
+def may_pass(method: str, path: str, *, read_only: bool) -> bool:
+    """Return whether a call may go to a host; `path` is the part after `/v1/`.
+
+    >>> may_pass("GET", "replicas/r1/screenshot", read_only=True)
+    True
+    >>> may_pass("POST", "drain", read_only=False)
+    False
+    """
+    if ".." in path.split("/"):
+        return False
+    if method == "GET":
+        return _LOOKING.fullmatch(path) is not None
+    allowed = _USING.get(method)
+    return not read_only and allowed is not None and allowed.fullmatch(path) is not None
+
+
+def host_path(path: str, query: str) -> str:
+    """Return the encoded path of a host's API with its query."""
+    return f"/v1/{quote(path, safe='/')}" + (f"?{query}" if query else "")
+
+
+def request_headers(headers: Mapping[str, str]) -> dict[str, str]:
+    """Return the page's headers that are passed on to a host; never the token for the dashboard."""
+    return {name: headers[name] for name in _ASKED if name in headers}
+
+
+def response_headers(headers: Mapping[str, str]) -> dict[str, str]:
+    """Return the host's headers that are passed on to the page."""
+    return {name: headers[name] for name in _ANSWERED if name in headers}

@@ -13,7 +13,7 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from osgym_cli.evals.jobs import NoTasks, find_task_files
+from osgym_cli.evals.jobs import find_task_files
 from osgym_host.images.errors import ImageError
 from osgym_host.images.store import ImageStore, default_data_dir
 from osgym_host.logs import escape_controls
@@ -64,10 +64,7 @@ def check(tasks: tuple[str, ...], image: str, data_dir: Path | None, as_json: bo
     are asked, which a policy could replace or imitate. Nothing is run and nothing is fetched.
     """
     data = data_dir or default_data_dir()
-    try:
-        files = find_task_files(tasks)
-    except NoTasks as error:
-        raise click.UsageError(escape_controls(str(error))) from error
+    files = find_task_files(tasks)
     has_program, looked = _programs(data, image)
     rows = [(str(path), _needs(path, has_program, data / "cache" / "downloads")) for path in files]
     summary = Counter(needs.verdict for _, needs in rows)

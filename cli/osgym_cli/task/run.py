@@ -10,8 +10,8 @@ import click
 
 from osgym_cli.episode_options import Hosts, episode_host_options, episode_options
 from osgym_cli.evals.agents import imported
-from osgym_cli.evals.folder import RunFolder, RunFolderError
-from osgym_cli.evals.jobs import Job, NoTasks, find_task_files, make_jobs
+from osgym_cli.evals.folder import RunFolder
+from osgym_cli.evals.jobs import Job, select_jobs
 from osgym_cli.evals.rows import Prices, read_rows
 from osgym_cli.evals.run import Plan, run_plan
 from osgym_cli.evals.scripted import NoScript, ScriptedPolicy, marked, reached, script_of
@@ -72,13 +72,9 @@ def run(
 
     A task that is right earns 1 by its oracle and 0 by doing nothing, by chance, and by its near miss.
     """
-    jobs = _jobs(tasks, repeat, only)
-    acts, jobs = _policy(policy, jobs, seed)
+    acts, jobs = _policy(policy, marked(select_jobs(tasks, repeat, only)), seed)
     how = {"agent": policy, "model": None, "arguments": {"seed": seed}, "repeat": repeat, **options}
-    try:
-        folder = RunFolder.open(out, how, resume)
-    except RunFolderError as exc:
-        raise click.UsageError(str(exc)) from exc
+    folder = RunFolder.open(out, how, resume)
     plan = Plan(hosts, folder.left(jobs), folder, Prices(None, None, None), options)
     code = run_plan(plan, acts)
     if code == 0 and expect is not None:
@@ -86,22 +82,11 @@ def run(
     sys.exit(code)
 
 
-def _jobs(tasks: tuple[str, ...], repeat: int, only: tuple[str, ...]) -> list[Job]:
-    try:
-        jobs = make_jobs(find_task_files(tasks), repeat)
-    except NoTasks as exc:
-        raise click.UsageError(escape_controls(str(exc))) from exc
-    jobs = [job for job in jobs if not only or any(text in job.task_name for text in only)]
-    if not jobs:
-        raise click.UsageError("--only: no task has that in its name")
-    return marked(jobs)
-
-
 def _policy(policy: str, jobs: list[Job], seed: int) -> tuple[Any, list[Job]]:
-    """Return what acts, and the jobs with what it may do in them.
+    """Return the policy, and the jobs with the rights that it needs.
 
     Raises:
-        click.UsageError: a task has no oracle, or there is no such file or function.
+        click.UsageError: A task has no oracle, or there is no such file or function.
     """
     if policy not in SCRIPTS and ":" in policy and not Path(policy).exists():
         return imported(policy, "--policy", FORMS), jobs
@@ -115,7 +100,7 @@ def _policy(policy: str, jobs: list[Job], seed: int) -> tuple[Any, list[Job]]:
 
 
 def _compare(folder: RunFolder, expect: float) -> int:
-    """Name the episodes that earned something else; return the exit code."""
+    """Print the episodes that earned another reward; return the exit code."""
     wrong = [row for row in read_rows(folder.results) if row.reward != expect]
     for row in wrong:
         earned = "no reward" if row.reward is None else f"{row.reward:g}"
