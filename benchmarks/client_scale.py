@@ -279,7 +279,6 @@ def _rates(books: Books, killed_s: float, every_s: float) -> tuple[float, float]
 
 
 async def measure(run: Run, phases: list[str]) -> None:
-    """Run the phases that are asked for."""
     await run.lease()
     for phase in phases:
         print(f"{phase} ...", flush=True)

@@ -51,9 +51,7 @@ def plan(options: argparse.Namespace, measured: Profile, catalogue: Catalogue, b
 
 
 def trajectory_s(options: argparse.Namespace, measured: Profile, bound: Bound) -> float:
-    """Return the seconds of one replica per trajectory; steps times the cycle where another pace is
-    planned.
-    """
+    """Return the seconds of one replica per trajectory, at the planned pace."""
     if options.think_s is None and Parameter.TRAJECTORY_S in measured.parameters:
         # The longer, the fewer a day.
         return measured.value(Parameter.TRAJECTORY_S, bound)

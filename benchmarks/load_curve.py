@@ -80,9 +80,7 @@ def zygotes(pids: Iterable[int]) -> set[str]:
 
 
 def of_replica(pid: int, outside: Collection[str]) -> bool:
-    """Return whether a process belongs to a replica: its PID namespace is none of those outside, or it is
-    QEMU.
-    """
+    """Return whether a process belongs to a replica: in none of those PID namespaces, or QEMU."""
     try:
         if os.readlink(f"/proc/{pid}/ns/pid") not in outside:
             return True

@@ -136,9 +136,7 @@ class Cell:
 
     @staticmethod
     def of(think_s: float, tasks: list[ShippedTask], *, settle: str, ramp_s: float, seconds: float) -> Cell:
-        """Return a cell whose ramp and window are longer by the think time of one and two mean
-        trajectories.
-        """
+        """Return a cell whose ramp and window include the think time of mean trajectories."""
         thinks_s = think_s * statistics.fmean(len(task.oracle) for task in tasks)
         return Cell(think_s, settle, ramp_s + thinks_s, seconds + 2 * thinks_s)
 

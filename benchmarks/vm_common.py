@@ -27,7 +27,6 @@ START_S = 180.0
 def options(
     description: str | None, *, image: str = "small", snapshot: str = "desktop"
 ) -> argparse.ArgumentParser:
-    """Return a parser with the common options."""
     parser = argument_parser(description, image=image)
     parser.add_argument("--snapshot", default=snapshot, help=f"which frozen moment of it ({snapshot})")
     parser.add_argument(

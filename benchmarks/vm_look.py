@@ -83,9 +83,7 @@ def memory(pid: int) -> Memory:
 
 
 def _kind(addresses: str, rights: str, named: str) -> str:
-    """Return the kind of a mapping: guest RAM (golden or a booted machine's own), translated code, or
-    other.
-    """
+    """Return the kind of a mapping: guest RAM, translated code, or other."""
     if named:
         return "ram" if named.startswith(_GOLDEN) else ""
     if "x" in rights:

@@ -158,9 +158,7 @@ async def curve(args: argparse.Namespace, service: Service, before: dict[str, fl
 
 
 def fitted(rows: list[dict[str, Any]], golden_mib: float) -> dict[str, float]:
-    """Fit the fixed and private part of the host's memory by least squares, and the shared part of a working
-    set.
-    """
+    """Fit the fixed, private and shared part of the host's memory by least squares."""
     if len(rows) < 2:
         return {}
     fit = statistics.linear_regression([row["replicas"] for row in rows], [row["lost"] for row in rows])

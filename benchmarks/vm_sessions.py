@@ -124,5 +124,4 @@ EDITOR = Session(
 
 
 def session_of(image: str, snapshot: str) -> Session:
-    """Return the session that is possible in a snapshot."""
     return CALC if snapshot.startswith("calc") else EDITOR

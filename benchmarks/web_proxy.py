@@ -127,9 +127,7 @@ async def cost_of_replay(folder: Path, replicas: int, clients: int, seconds: flo
 
 
 async def _visit(port: int, host: str, paths: list[str], context: ssl.SSLContext) -> list[float]:
-    """Open one connection of a browser and read its pages in order; return milliseconds, the first with
-    TLS.
-    """
+    """Read pages over one connection of a browser; return milliseconds, the first with TLS."""
     took = []
     began = time.monotonic()
     reader, writer = await asyncio.open_connection("127.0.0.1", port)

@@ -83,7 +83,6 @@ def seen(image: Image.Image) -> bytes:
 
 
 def cell_of(x: int, y: int, screen: tuple[int, int]) -> int:
-    """Return the cell of a point of the screen."""
     column = min(COLUMNS - 1, x * SHOWN[0] // screen[0] // CELL)
     return min(ROWS - 1, y * SHOWN[1] // screen[1] // CELL) * COLUMNS + column
 

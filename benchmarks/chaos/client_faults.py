@@ -100,9 +100,7 @@ async def _floods(stage: Stage, http: httpx.AsyncClient, impact: Impact) -> None
 
 
 async def _repeats(stage: Stage, http: httpx.AsyncClient, impact: Impact) -> None:
-    """Send every request at least twice, at once and later: the answer is the same, and nothing is done
-    again.
-    """
+    """Send every request at least twice, at once and later; nothing may be done again."""
     episode = await _create(http)
     path = f"/v1/episodes/{episode['episode_id']}"
     try:

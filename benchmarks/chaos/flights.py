@@ -1,6 +1,4 @@
-"""Work of a chaos run: tasks played by their oracles, or by a policy that does nothing, and their
-outcomes.
-"""
+"""Work of a chaos run: tasks played by oracles, or by a policy that does nothing, and outcomes."""
 
 from __future__ import annotations
 

@@ -95,9 +95,7 @@ class Census:
 
 
 async def at_rest(service: Service, warm: int) -> dict[str, float] | None:
-    """Return the host agent's resources when nothing is leased and the pool is warm; None if that never
-    happens.
-    """
+    """Return the host agent's resources when nothing is leased and the pool is warm; None if never."""
     end = time.monotonic() + REST_S
     async with httpx.AsyncClient(timeout=10) as http:
         while time.monotonic() < end:

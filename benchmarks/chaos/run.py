@@ -58,9 +58,7 @@ def kinds_for(options: argparse.Namespace) -> set[Kind]:
 
 
 def settings_for(options: argparse.Namespace) -> dict[str, Setting]:
-    """Return settings with small caps, so that bombs reach them; CPU has no bound, since a loaded machine
-    lacks it.
-    """
+    """Return settings with small caps, which bombs reach, and without a bound on CPU."""
     settings: dict[str, Setting] = {
         "image": options.flavor,
         "runtime": options.runtime,

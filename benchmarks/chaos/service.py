@@ -175,9 +175,7 @@ def _free_port() -> int:
 
 
 class Events:
-    """Follows the host's events over its restarts, with the time at which each replica came into each
-    state.
-    """
+    """Follows the host's events over its restarts, with the time of each replica's states."""
 
     def __init__(self, service: Service) -> None:
         self._service = service

@@ -58,9 +58,7 @@ class Row:
 
     @property
     def shown(self) -> str:
-        """Return the table's text: `5/5`, `3/5`, `refused`, `failed`, or `–` where there is nothing to
-        run.
-        """
+        """Return the table's text: `5/5`, `3/5`, `refused`, `failed`, or `–` without runs."""
         if not self.runs:
             return "–"
         for result in ("refused", "failed"):

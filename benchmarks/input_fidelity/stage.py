@@ -121,12 +121,9 @@ class Stage:
             raise Wrong(what, expected, found)
 
     def expect_text(self, target: str, value: str) -> None:
-        """Expect the whole content of a text target."""
         self.expect(f"text of {target}", value, lambda events: text_of(events, target))
 
     def expect_file(self, path: str, content: str) -> None:
-        """Expect the content of a file that a shell writes."""
-
         def read(_: object) -> str | None:
             try:
                 return self.episode.read_file(path).decode(errors="replace")

@@ -21,7 +21,6 @@ LOCK_SECOND_GROUP = (
 
 
 def typed(text: str) -> Act:
-    """Return the action that types a text."""
     return {"op": "type", "text": text}
 
 

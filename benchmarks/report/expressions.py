@@ -55,9 +55,7 @@ def load(name: str, folder: Path = RESULTS) -> Any:
 
 
 def where(rows: Sequence[Mapping[str, Any]], **wanted: Any) -> list[Mapping[str, Any]]:
-    """Return the rows whose fields are each the value, one of the values, empty (`[]`), or match it
-    (`'*-flow'`).
-    """
+    """Return the rows whose fields equal the value, are one of the values, or match it (`'*-flow'`)."""
     return [row for row in rows if all(_fits(row.get(name), value) for name, value in wanted.items())]
 
 

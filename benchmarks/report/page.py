@@ -147,10 +147,7 @@ def claims() -> Iterator[str]:
 
 
 def headlines(prefix: str) -> str:
-    """Return the table of headlines.
-
-    ``prefix`` is the path of the result files from the page that shows it.
-    """
+    """Return the table of headlines. ``prefix`` is the path from its page to the result files."""
     lines = ["| what | measured | file |", "|---|---|---|"]
     for row in table("headlines")["row"]:
         names = files_of(row["what"] + row["measured"])

@@ -103,9 +103,7 @@ def predicted() -> Any:
 
 
 def fault_rates() -> Any:
-    """Return trajectories per minute and lost groups over the rate of faults, all rounds of a rate
-    together.
-    """
+    """Return trajectories per minute and lost groups over the rate of faults."""
     rows = load("fault_rates")["rows"]
     found = []
     for every_s in sorted({row["every_s"] for row in rows}, key=lambda every: (every > 0, -every)):
@@ -124,9 +122,7 @@ def fault_rates() -> Any:
 
 
 def agent_memory() -> Any:
-    """Return the resident memory of a host agent over its episodes, and the number of episodes that it
-    remembers.
-    """
+    """Return the resident memory of a host agent over its episodes."""
     found = load("agent_memory")
     return {
         "remembers": found["remembers"],

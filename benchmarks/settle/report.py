@@ -63,9 +63,7 @@ HEADER = COLUMNS + "\n" + "|---" * 7 + "|"
 
 
 def markdown(title: str, verdicts: Sequence[Verdict]) -> str:
-    """Return all tables of one run: policies, applications, premature frames, and whether they were
-    marked.
-    """
+    """Return all tables of one run: policies, applications, premature frames and their marks."""
     lines = [f"## {title}", "", HEADER.format("policy"), *(row(s) for s in summaries(verdicts)), ""]
     lines += _only_final(verdicts)
     for policy in OWN_POLICIES:

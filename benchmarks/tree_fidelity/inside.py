@@ -268,7 +268,6 @@ class Run:
 
 
 def application_of(root: ElementTree.Element, window: XWindow) -> ElementTree.Element | None:
-    """Return the application that has a window."""
     key = f"{NS}attributes}}x11-window"
     return next((app for app in root if any(top.get(key) == f"{window.id:#x}" for top in app)), None)
 

@@ -153,10 +153,7 @@ class Api:
         return options
 
     def _settle(self) -> None:
-        """Finish an identity after its answer.
-
-        On failure the agent ends, since half an identity is unusable.
-        """
+        """Finish an identity after its answer. On failure the agent ends: half an identity is unusable."""
         assert self._identities is not None
         try:
             # First: an agent that is killed in between must not count from 0 as the new one.

@@ -26,10 +26,7 @@ if TYPE_CHECKING:
     from osgym_guest.identity import Identities
 
 PAGE = Path("/run/osgym/clock")
-"""File of the shared page.
-
-The session makes it before any other program runs; it is blank until a clock is set.
-"""
+"""File of the shared page, which the session makes first; blank until a clock is set."""
 RUNNING, FROZEN = 1, 2
 PANEL = "tint2"
 PANEL_GONE_S, PANEL_BACK_S = 1.0, 5.0

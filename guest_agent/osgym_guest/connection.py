@@ -52,10 +52,7 @@ HEAD, BODY, RUN, WRITE, DRAIN, CLOSED = ConnectionPhase
 
 
 FindRoute = Callable[[str, str, Mapping[str, str]], Route]
-"""Function from method, path and headers to the endpoint.
-
-Raises `HttpError` where the sender may not use it.
-"""
+"""Function from method, path and headers to the endpoint. Raises `HttpError` if it is refused."""
 
 
 class Connection:

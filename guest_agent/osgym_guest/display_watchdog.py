@@ -64,10 +64,7 @@ class DisplayWatchdog:
             await asyncio.sleep(PATIENCE_S)
 
     async def _answers(self) -> bool:
-        """Return whether the server answers a greeting.
-
-        True for one that ended, which its other connections notice.
-        """
+        """Return whether the server answers a greeting, or has ended, which other connections notice."""
         loop = asyncio.get_running_loop()
         with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM | socket.SOCK_NONBLOCK) as sock:
             try:

@@ -297,9 +297,7 @@ class Engine:
         return await self.use(work)
 
     async def final(self, seq: int, timeout_ms: float, options: ObserveOptions) -> ObservedFrame:
-        """Return the frame after the last step: when it is final, at the timeout, or when another step
-        begins.
-        """
+        """Return the frame after the last step: when final, at the timeout, or when another step begins."""
         began = time.monotonic()
 
         def work(screen: ScreenController) -> ObservedFrame:

@@ -212,7 +212,6 @@ class Keyboard:
         return parts
 
     def _type_part(self, text: str, shift_code: int, pace: TypingPace) -> None:
-        """Type one part of a text."""
         keysyms = {char_keysym(char): None for char in text}
         needed = [keysym for keysym in keysyms if self._find(keysym) is None]
         if needed:

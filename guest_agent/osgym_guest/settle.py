@@ -95,9 +95,7 @@ class SettleOutcome:
 
 @dataclass(frozen=True)
 class Policies:
-    """All rules by name, and their shared values; a calibrated `exact` has one rule for each kind of
-    action.
-    """
+    """All rules by name, and their shared values; a calibrated `exact` has one for each kind of action."""
 
     rules: Mapping[str, SettleRule]
     threads: tuple[str, ...]

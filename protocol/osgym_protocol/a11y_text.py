@@ -18,9 +18,7 @@ from osgym_protocol.a11y_node import A11yNode
 STACKING = "attr:x11-stacking"
 ACTIVE = "attr:x11-active"
 MODAL = "attr:x11-modal"
-"""Attribute by which guests mark a modal window, beside its program's own states: see the guest's
-`window_match`.
-"""
+"""Attribute by which guests mark a modal window (`window_match` of the guest agent)."""
 
 MAX_FIELD_CHARS = 200
 MAX_LEFT_OUT_LINES = 16

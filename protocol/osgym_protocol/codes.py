@@ -69,7 +69,6 @@ class TokenScope(TextEnum):
     ADMIN = "admin"  # what operators do: drain, act on others' desktops
 
     def includes(self, other: TokenScope) -> bool:
-        """Return whether this scope includes `other`."""
         order = list(TokenScope)
         return order.index(self) >= order.index(other)
 

@@ -27,9 +27,7 @@ _CheckpointTtl = Annotated[float, Bounds(gt=0, le=MAX_CHECKPOINT_TTL_S)]
 
 LEASE_HEADER = "OSGym-Lease"
 CLIENT_HEADER = "OSGym-Client"
-"""Header with a name that the client chooses, at most ``MAX_ID_CHARS``; clients wait for replicas in fair
-turns.
-"""
+"""Header with the client's name, at most ``MAX_ID_CHARS``; clients wait for replicas in fair turns."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +63,6 @@ class CreateRequest(EpisodeOptions):
 
     @classmethod
     def of(cls, request_id: str, options: EpisodeOptions) -> CreateRequest:
-        """Return the request for an episode with these options."""
         chosen = {name: getattr(options, name) for name in EpisodeOptions.field_names()}
         return cls(request_id=request_id, **chosen)
 

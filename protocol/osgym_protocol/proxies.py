@@ -15,9 +15,7 @@ from dataclasses import dataclass, field
 from urllib.parse import SplitResult, urlsplit
 
 HOST_PROXY_VARIABLE = "OSGYM_PROXY"
-"""Variable with the proxy through which clients and commands reach host agents; unset, they connect
-directly.
-"""
+"""Variable with the proxy through which clients and commands reach host agents; unset for none."""
 _DEFAULT_PORTS = {"http": 80, "https": 443}
 Address = ipaddress.IPv4Address | ipaddress.IPv6Address
 Network = ipaddress.IPv4Network | ipaddress.IPv6Network

@@ -154,9 +154,7 @@ class Window(Message):
     above: bool = False
     """The window manager keeps it above other windows."""
     visible: bool = True
-    """It is on the workspace that is shown, not minimised, rolled up or beside the screen; others may cover
-    it.
-    """
+    """It is on the shown workspace, not minimised, rolled up or off the screen; others may cover it."""
     ordinary: bool = True
     """It is an application's window: no panel, no desktop."""
     pid: int | None = None

@@ -52,9 +52,7 @@ class ActionKind(TextEnum):
 
 @dataclass(frozen=True)
 class TimerHorizons:
-    """Times until which a program's timers count, from the end of the action and from the last change; 0 is
-    off.
-    """
+    """Times until which a program's timers count, after the action and after the last change; 0: off."""
 
     horizon_ms: float
     change_horizon_ms: float

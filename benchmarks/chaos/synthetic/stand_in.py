@@ -116,9 +116,7 @@ class BreakableReplica(FakeReplica):
 
     @property
     def pid(self) -> int:
-        """Return the process whose state and waits the host agent reads as those of the replica and its
-        agent.
-        """
+        """Return the process whose state the host agent reads as that of the replica and its agent."""
         return self._pid
 
     async def strike(self, fault: Fault, pid: int = 0) -> None:

@@ -76,7 +76,6 @@ class Verdict:
 
 
 def judge(outcome: Outcome, wanted: Expected) -> Verdict:
-    """Compare an outcome with the expected one."""
     last = wanted.ends[-1].error_class
     wrong = []
     if outcome.attempts != len(wanted.ends):

@@ -37,9 +37,7 @@ class OpenTarget:
     names: tuple[str, ...]
 
     def names_window(self, window: DesktopWindow) -> bool:
-        """Return whether a window is named after it: a file by its title, an application also by its
-        class.
-        """
+        """Return whether a window is named after it: a file by title, an application also by class."""
         if self.file is not None:
             return any(has_word(window.title, name) for name in self.names)
         text = f"{window.title}\n{window.instance}\n{window.class_name}".lower()
@@ -159,7 +157,6 @@ async def _why(child: ChildProcess, said: PipeSink, timeout_s: float) -> str:
 
 
 async def _application(context: OsworldContext, target: OpenTarget) -> str:
-    """Return the likely name of the application that opens the target."""
     if target.file is None:
         return Path(target.argv[0]).name
     script = 'xdg-mime query default "$(xdg-mime query filetype "$0")"'

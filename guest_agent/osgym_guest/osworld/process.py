@@ -56,9 +56,7 @@ class CommandResult:
 
 
 class PipeSink(asyncio.Protocol):
-    """Reader of a pipe that keeps the first bytes up to a limit and drops the rest, so that no writer
-    blocks.
-    """
+    """Reader of a pipe that keeps the first bytes up to a limit and drops the rest."""
 
     def __init__(self, limit: int):
         self._limit = limit
@@ -147,9 +145,7 @@ def _session_members(session: int) -> Iterator[int]:
 
 
 def argv_of(command: Command, *, shell: bool) -> list[str]:
-    """Return the argument vector of a command; with `shell`, item 0 is the script and the rest its
-    arguments.
-    """
+    """Return the argument vector of a command; with `shell`, item 0 is the script."""
     words = [command] if isinstance(command, str) else list(command)
     return ["/bin/sh", "-c", *words] if shell else words
 

@@ -97,7 +97,6 @@ async def start_recording(context: OsworldContext, request: Request) -> Response
 
 
 async def end_recording(context: OsworldContext, request: Request) -> Response:
-    """End the recording and return the video."""
     recorder = context.recorder
     async with recorder.lock:
         if not recorder.running:

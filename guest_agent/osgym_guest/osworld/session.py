@@ -51,9 +51,7 @@ class DesktopSession:
         )
 
     def isolated_env(self) -> dict[str, str]:
-        """Return the environment of a check's command: only the image's programs, and no preloaded
-        libraries.
-        """
+        """Return the environment of a check's command: the image's programs, no preloaded libraries."""
         env = {
             name: value
             for name, value in self.env.items()

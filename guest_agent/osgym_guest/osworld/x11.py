@@ -209,9 +209,7 @@ class XConnection(asyncio.Protocol):
         return WindowAttributes(reply[26] == _VIEWABLE, bool(reply[27]), reply[12] == _INPUT_ONLY)
 
     def _server_is_seen(self) -> bool:
-        """Return whether the server is in a PID namespace that this process sees; else its numbers are
-        useless.
-        """
+        """Return whether the server is in a visible PID namespace; else its numbers are useless."""
         sock = self._transport.get_extra_info("socket") if self._transport is not None else None
         if sock is None:
             return False

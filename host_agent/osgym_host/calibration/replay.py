@@ -46,9 +46,7 @@ class Turn:
 
 @dataclass(frozen=True, slots=True)
 class Trace:
-    """One action: its signals over the pause after it, and the times of screen changes (masked, no
-    carets).
-    """
+    """One action: its signals over the pause after it, and the times of screen changes."""
 
     app: str
     label: str

@@ -92,9 +92,7 @@ def _try_reflink(folder: Path) -> bool:
 
 
 def replicas_are_users(uid: int, kernel: str) -> bool:
-    """Return whether each replica is a user of its own to the kernel: for root, with id-mapped overlay
-    layers.
-    """
+    """Return whether each replica is a user of its own to the kernel (root, id-mapped layers)."""
     found = re.match(r"(\d+)\.(\d+)", kernel)
     return uid == 0 and found is not None and (int(found[1]), int(found[2])) >= (5, 19)
 

@@ -140,9 +140,7 @@ def download(wanted: WantedPackages, target: Path) -> dict[str, str]:
 
 
 def _options(wanted: WantedPackages, sources: Path) -> list[str]:
-    """Return options that move apt's folders: it sees the image's packages and changes nothing of this
-    machine.
-    """
+    """Return options that move apt's folders, so that it changes nothing of this machine."""
     suite, components = wanted.suite, " ".join(wanted.components)
     mirror = f"deb [signed-by={_KEYRING}] http://deb.debian.org/debian"
     security = mirror.replace("debian.org/debian", "debian.org/debian-security")

@@ -86,7 +86,6 @@ class Calibration(BaseModel):
 
 
 def calibration_path(image_folder: Path) -> Path:
-    """Return the path of an image's calibration."""
     return image_folder / FILE
 
 

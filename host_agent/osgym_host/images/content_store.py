@@ -185,10 +185,7 @@ class ContentStore(ABC, Generic[Entry, M]):
             replace_file(self.tags / tag, f"{digest}\n")
 
     def remove(self, entry: Entry) -> None:
-        """Remove an entry and its tags; it disappears in one rename.
-
-        Replicas that run on it keep their open files.
-        """
+        """Remove an entry and its tags in one rename. Replicas that run on it keep their open files."""
         for tag, digest in self.tagged().items():
             if digest == entry.digest:
                 (self.tags / tag).unlink(missing_ok=True)

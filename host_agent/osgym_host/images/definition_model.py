@@ -126,7 +126,6 @@ class Definition(StrictModel):
         return [*self.dpkg.exclude, *(path for name in groups for path in self.groups[name].exclude)]
 
     def links(self, flavor: str) -> dict[str, str]:
-        """Return the hard links of this flavor."""
         groups = self.flavor(flavor).groups
         return {path: name for group in groups for path, name in self.groups[group].links.items()}
 

@@ -66,7 +66,6 @@ class PackageLock:
         )
 
     def differences(self, installed: PackageLock) -> list[str]:
-        """Return sentences about the installed packages that differ from this lock."""
         said = []
         for name, version in installed.versions.items():
             wanted = self.versions.get(name)

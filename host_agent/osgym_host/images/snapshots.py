@@ -168,7 +168,6 @@ class SnapshotStore(ContentStore[Snapshot, SnapshotManifest]):
         return full_reference(name)
 
     def open_entry(self, folder: Path, text: str) -> Snapshot:
-        """Return the snapshot in `folder`, whose manifest is `text`."""
         return Snapshot(folder, SnapshotManifest.model_validate_json(text))
 
     def how_to_make(self, name: str) -> str:

@@ -110,7 +110,6 @@ class ImageStore(ContentStore[Image, ImageManifest]):
             folder.mkdir(parents=True, exist_ok=True)
 
     def open_entry(self, folder: Path, text: str) -> Image:
-        """Return the image in `folder`, whose manifest is `text`."""
         return Image(folder, ImageManifest.model_validate_json(text))
 
     def how_to_make(self, name: str) -> str:

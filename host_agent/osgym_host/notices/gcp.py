@@ -11,9 +11,7 @@ from osgym_protocol.host_api import Notice
 PREEMPTED_S = 30.0
 """Time from a preemption notice to the end (Compute Engine, "Spot VMs", preemption process)."""
 MAINTENANCE_S = 60.0
-"""Time from a maintenance notice (Compute Engine, "Query the metadata server for maintenance event
-notices").
-"""
+"""Time from a maintenance notice (Compute Engine, "Query … maintenance event notices")."""
 
 
 def sources(url: str) -> Sequence[NoticeSource]:

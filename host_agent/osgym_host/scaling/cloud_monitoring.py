@@ -100,9 +100,7 @@ class CloudMonitoring(Publisher):
         self._session = self._google.transport.requests.AuthorizedSession(credentials)  # type: ignore[no-untyped-call]  # has no types
 
     def _series(self, percent: float) -> dict[str, Any]:
-        """Return the time series of this instance; a series has one writer, and the group's autoscaler
-        averages them.
-        """
+        """Return the time series of this instance, which the group's autoscaler averages with others."""
         end = datetime.now(UTC).isoformat(timespec="seconds").replace("+00:00", "Z")
         return {
             "metric": {"type": GCP_METRIC, "labels": {DIMENSION: self._fleet}},

@@ -199,9 +199,7 @@ def _following(text: str, at: int) -> int | None:
 
 
 def _is_escaped(text: str, start: int, at: int) -> bool:
-    """Return whether an odd number of backslashes stands before an offset, in a text that begins at
-    `start`.
-    """
+    """Return whether an odd number of backslashes stands before an offset."""
     first = at
     while first > start and text[first - 1] == "\\":
         first -= 1

@@ -135,7 +135,6 @@ class Fields:
         return self._to.refuse(why, self.at(name), "" if read is _MISSING else shown(read), allowed)
 
     def take(self, name: str, default: Any = _MISSING) -> Any:
-        """Return a field of any type."""
         self._known.append(name)
         value = self._raw.pop(name, default)
         if value is _MISSING:

@@ -62,10 +62,7 @@ def parse(output: Any, context: Context) -> Parsed:
 
 
 def _scaled(action: RawAction, to: Builder, position: str) -> RawAction:
-    """Return an action with its points in pixels.
-
-    Points in pixels of the screen are left to the last check.
-    """
+    """Return an action with its points in pixels; those of the screen are left to the last check."""
     space = to.context.space("pixel")
     if space.size == space.screen and not space.closed:
         return action

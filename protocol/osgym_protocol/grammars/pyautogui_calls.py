@@ -70,9 +70,7 @@ _BUTTONS: dict[Any, str] = {
 }  # fmt: skip
 _WAIT_S = 5
 DOUBLE_CLICK_S = 0.5
-"""Time between clicks from which they are no double click: the default of Windows, longer than GTK's 0.4
-s.
-"""
+"""Time between clicks from which they are no double click: Windows' default; GTK has 0.4 s."""
 
 
 class Calls:

@@ -27,10 +27,7 @@ _ARITHMETIC: dict[type[ast.operator], Callable[[Any, Any], Any]] = {
     ast.FloorDiv: operator.floordiv,
     ast.Mod: operator.mod,
 }
-"""Operators.
-
-A power is not among them: of numbers within bounds it is beyond them, or could be written out.
-"""
+"""Operators without the power, which exceeds the bounds or could be written out."""
 
 
 class Values:

@@ -57,7 +57,6 @@ def baseline_of(instance: Instance, policy: Chance, actions: int) -> Trial:
 
 
 def in_steps(actions: list[dict[str, Any]]) -> Steps:
-    """Return the actions, several to a step."""
     return [actions[at : at + PER_STEP] for at in range(0, len(actions), PER_STEP)]
 
 
@@ -122,7 +121,6 @@ def earned(outcomes: Iterable[Outcome]) -> list[Earned]:
 
 
 def wilson(share: float, n: int) -> tuple[float, float]:
-    """Return Wilson's 95 % interval of a share of ``n``."""
     z2 = _Z * _Z
     centre = (share + z2 / (2 * n)) / (1 + z2 / n)
     reach = _Z / (1 + z2 / n) * math.sqrt(share * (1 - share) / n + z2 / (4 * n * n))

@@ -133,7 +133,6 @@ def opened(path: str, data: bytes) -> list[dict[str, Any]]:
 
 
 def typed(text: str) -> dict[str, Any]:
-    """Type a text and Enter."""
     return {"op": "type", "text": text, "press_enter": True}
 
 

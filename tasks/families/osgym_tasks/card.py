@@ -47,7 +47,6 @@ def counts() -> list[Counts]:
 
 
 def card_markdown() -> str:
-    """Return the card as Markdown."""
     rows = counts()
     apps = Counter(app for row in rows for app in row.apps)
     groups = Counter(row.family.partition(".")[0] for row in rows)

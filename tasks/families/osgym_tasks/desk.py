@@ -23,10 +23,7 @@ def mousepad(*paths: str) -> list[dict[str, Any]]:
 
 
 def file_manager(folder: str) -> list[dict[str, Any]]:
-    """Open the file manager with this folder.
-
-    Its window is found by title, since the desktop has its class too.
-    """
+    """Open the file manager with this folder, found by its title, since the desktop has its class."""
     title = folder.rpartition("/")[2]
     box = ",".join(map(str, BOX_PX))
     return [

@@ -1,6 +1,4 @@
-"""Parts that GIMP's families share: pictures of plain shapes, keys for its menus, checks of the exported
-files.
-"""
+"""Parts that GIMP's families share: pictures of plain shapes, menu keys, checks of exported files."""
 
 from __future__ import annotations
 
@@ -89,9 +87,7 @@ def unchanged(files: Mapping[str, bytes]) -> tuple[str, dict[str, Any], dict[str
 def picture_check(
     path: str, image: Image.Image, *, tolerance: int = 2, **more: Any
 ) -> tuple[str, dict[str, Any], dict[str, Any]]:
-    """Return the check, for `every`, that the file is this picture; `more` as `check_image_properties` takes
-    it.
-    """
+    """Return the check, for `every`, that the file is this picture (`check_image_properties`)."""
     rules = {"size": list(image.size), "pixels": pixels(image, tolerance=tolerance), **more}
     return "check_image_properties", vm_file(path), rules
 
@@ -121,9 +117,7 @@ class Edit:
 
 
 def edits_draft(dice: random.Random, wordings: Sequence[str], edits: Sequence[Edit]) -> Draft:
-    """Make the draft of changes to pictures, the first of which is open; each is exported under a new
-    name.
-    """
+    """Make the draft of changes to pictures; the first is open, each is exported under a new name."""
     names = dice.sample(_NAMES, len(edits))
     sources = [f"{FOLDER}/{name}.png" for name in names]
     ends = dice.sample(_TARGETS, len(edits))

@@ -24,9 +24,7 @@ for round in $(seq 100); do
   sleep 0.25
 done
 """
-"""Script that waits for LibreOffice: its window has a title before it takes keys, and is ready when it is
-idle.
-"""
+"""Script that waits for LibreOffice until its window has a title and is idle."""
 
 
 def document_bytes(document: Workbook | Document | Presentation) -> bytes:

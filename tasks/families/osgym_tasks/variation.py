@@ -146,9 +146,7 @@ def _wallpaper(dice: random.Random) -> list[dict[str, Any]]:
 
 
 def _looks(theme: tuple[str, str] | None, dice: random.Random | None) -> list[dict[str, Any]]:
-    """Return settings of GTK 3 and 2, which programs read at their start; the window manager changes at
-    once.
-    """
+    """Return settings of GTK 3 and 2, which programs read at their start, and of the window manager."""
     three, two = ["[Settings]"], []
     if dice is not None:
         scale, font = dice.choice(_SCALES), dice.choice(_FONTS)
@@ -167,9 +165,7 @@ def _looks(theme: tuple[str, str] | None, dice: random.Random | None) -> list[di
 
 
 def _distractors(dice: random.Random, task: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """Return files in folders that the task does not mention, and windows of applications that it does not
-    use.
-    """
+    """Return files and windows that have nothing to do with the task."""
     said = json.dumps([task["config"], task["evaluator"], task["instruction"]])
     folders = [name for name in _FOLDERS if name not in said]
     steps: list[dict[str, Any]] = []

@@ -46,14 +46,11 @@ def oracle_of(instance: Instance, number: int = 1) -> Trial:
 
 
 def nothing_in(instance: Instance, way: str) -> Trial:
-    """Return the trial that does not even say done: the desktop is scored as set-up left it, without a
-    wait.
-    """
+    """Return the trial that says nothing: the desktop is scored as set-up left it."""
     return Trial(instance, way, [], 0.0)
 
 
 def trials_of(instance: Instance) -> list[Trial]:
-    """Return all trials of an instance."""
     return [
         *(oracle_of(instance, number) for number in (1, 2)),
         nothing_in(instance, "nothing"),
@@ -144,10 +141,7 @@ async def play(
 
 
 def _task_of(trial: Trial, number: int) -> dict[str, Any]:
-    """Return the task of a trial.
-
-    All trials of an instance have the same set-up, so they share a task template.
-    """
+    """Return the task of a trial. All trials of an instance share a set-up, and so a task template."""
     instance = trial.instance
     task = {**instance.task, _MARK: number, "osgym": {**instance.task["osgym"], "seed": instance.seed}}
     ways = (trial.steps, instance.ways.oracle, *instance.ways.near.values())

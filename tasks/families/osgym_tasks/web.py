@@ -153,9 +153,7 @@ def answers(questions: Sequence[Mapping[str, Any]], wanted: Mapping[str, str]) -
 
 
 def filled(questions: Sequence[Mapping[str, Any]], wanted: Mapping[str, str]) -> Steps:
-    """Return steps that open the form, fill it in from the first field to the last by the keyboard, and send
-    it.
-    """
+    """Return steps that fill in the form from the first field to the last by keyboard, and send it."""
     steps: Steps = [*visit("/form", "Form"), []]
     for row in questions:
         actions = [key("tab"), *_set(row, wanted.get(row["name"], row["value"]))]

@@ -22,9 +22,7 @@ _ATTRIBUTE = {**_TEXT, ord('"'): "&quot;", ord("\n"): "&#10;", ord("\t"): "&#9;"
 
 
 def xml_name(text: str) -> str:
-    """Return `text` as an ASCII name that XML allows: dashes replace other characters, a bad start gets a
-    prefix.
-    """
+    """Return `text` as an ASCII name that XML allows, with dashes in place of other characters."""
     name = "".join(char if char.isascii() and (char.isalnum() or char in "-_.") else "-" for char in text)
     return name if name[:1].isalpha() or name[:1] == "_" else "tag" + name
 

@@ -92,7 +92,6 @@ class Node:
     partial: bool = False
 
     def any_partial(self) -> bool:
-        """Return whether this node or one below it is partial."""
         return self.partial or any(child.any_partial() for child in self.children)
 
 

@@ -15,9 +15,7 @@ from osgym_guest.osworld.x11 import XConnection, XError
 
 MAX_WINDOWS = 256
 MAX_TOP_LEVEL = 4096
-"""Bound of the windows directly inside the root window that are read; programs keep many there that are never
-shown.
-"""
+"""Bound of the windows inside the root window that are read; programs keep many hidden ones there."""
 DEADLINE_S = 2.0
 
 

@@ -51,10 +51,7 @@ class BootWays:
 
     @property
     def firmware(self) -> Firmware | None:
-        """Return the firmware to start it with; None when neither was found.
-
-        A BIOS is the simpler machine.
-        """
+        """Return the firmware to start it with, a BIOS if possible; None when neither was found."""
         if self.bios:
             return Firmware.BIOS
         return Firmware.UEFI if self.uefi else None

@@ -123,9 +123,7 @@ def _check_vmdk(source: Path, name: str) -> None:
 
 
 def _check_info(tool: str, source: Path, name: str) -> int:
-    """Check qemu-img's information on the file, without following anything; return its virtual size in
-    bytes.
-    """
+    """Check qemu-img's information on the file; return its virtual size in bytes."""
     said = _info(tool, source, name)
     parts = said.get("format-specific", {}).get("data", {}).get("extents", [])
     own = {str(source.absolute()), str(source)}

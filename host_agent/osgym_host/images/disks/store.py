@@ -48,7 +48,6 @@ class DiskStore(ContentStore[DiskImage, DiskManifest]):
     NOUN = "disk image"
 
     def open_entry(self, folder: Path, text: str) -> DiskImage:
-        """Return the disk image in `folder`, whose manifest is `text`."""
         return DiskImage(folder, DiskManifest.model_validate_json(text))
 
     def how_to_make(self, name: str) -> str:

@@ -151,9 +151,7 @@ def _first(
 
 
 def _add(names: list[str], made: dict[str, Any]) -> Steps:
-    """Return steps that look at the day, then fill the form field by field, with a space for each
-    participant.
-    """
+    """Return steps that look at the day, fill the form field by field, and mark the participants."""
     people = made["people"].splitlines()
     marks = [action for name in names for action in (key("tab"), *([key("space")] * (name in people)))]
     values = [key("tab"), typed(made["title"]), key("tab"), *pick(DAYS, DAYS[0], made["day"])]

@@ -123,9 +123,7 @@ def _arrange(titles: list[str]) -> str:
 
 
 def _ways(titles: list[str], deeds: dict[str, str]) -> Steps:
-    """Return steps with Alt+Tab, which goes through the windows from the last one used; minimized ones come
-    last.
-    """
+    """Return steps with Alt+Tab, which goes from the last used window to the minimized ones."""
     order = titles[::-1]
     steps: Steps = []
     for title, deed in deeds.items():

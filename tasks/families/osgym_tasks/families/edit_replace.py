@@ -82,9 +82,7 @@ _SAVE: list[dict[str, Any]] = [key("ctrl", "s")]
 
 
 def _text(dice: random.Random, level: int, words: list[str]) -> str:
-    """Draw a text with each word at least twice in small letters, with a capital, and as part of a longer
-    word.
-    """
+    """Draw a text with each word twice in small letters, with a capital, and in a longer word."""
     forms = [
         form for word in words for form in (word, word.title(), f"{word}s", f"{word.title()}s", f"re{word}")
     ]

@@ -74,10 +74,7 @@ def _listing(root: str) -> tuple[str, ...]:
 def _files(
     dice: random.Random, level: int, starts: tuple[str, str], endings: tuple[str, str, str]
 ) -> dict[str, str]:
-    """Draw contents by name.
-
-    Each rule has a match, a file of the other beginning and one of another ending.
-    """
+    """Draw contents by name; each rule has a match and a file that misses it in either part."""
     names = dice.sample(_NAMES, _STEMS[level])
     found = {f"{start}-first.{ending}" for start in starts for ending in endings}
     found |= {f"{dice.choice(starts)}-{name}.{dice.choice(endings)}" for name in names}

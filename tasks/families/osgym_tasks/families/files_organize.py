@@ -32,9 +32,7 @@ _WORDINGS = (
 
 @dataclass(frozen=True, slots=True)
 class _Rule:
-    """Rule for files: their folder, the sort keys (the outermost first), and the end of the list at which
-    they are.
-    """
+    """Rule for files: folder, sort keys (the outermost first), and end of the list where they are."""
 
     said: str
     folder: str
@@ -88,9 +86,7 @@ def _draft(dice: random.Random, level: int) -> Draft:
 
 
 def _files(dice: random.Random, count: int, limit: int, year: int) -> dict[str, tuple[int, int]]:
-    """Draw size in bytes and year of each file; none is near a limit, and each rule has at least two
-    files.
-    """
+    """Draw size in bytes and year of each file, none near a limit; each rule has two files at least."""
     kinds = ["large old", "large", "small old", "old", "small", "small", ""]
     kinds += dice.choices(("large old", "large", "small old", "old", "small", ""), k=count - len(kinds))
     files: dict[str, tuple[int, int]] = {}

@@ -51,7 +51,6 @@ class _Deed:
         return [*rest[:to], slides[at], *rest[to:]]
 
     def keys(self, slides: list[Slide]) -> Steps:
-        """Return steps in the panel of slides."""
         at = _place(slides, self.title)
         if self.kind == "delete":
             return [*_select(at), [key("delete"), CALM]]

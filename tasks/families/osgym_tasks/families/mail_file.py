@@ -156,9 +156,7 @@ def _rows(
 
 
 def _ways(rows: list[Row], moves: list[_Move], level: int) -> Steps:
-    """Return steps: a single message by its own page, several from the folder's pages, the last page
-    first.
-    """
+    """Return steps: one message by its own page, several from the folder's pages, the last page first."""
     if level == 1:
         return [step for move in moves for at in move.places for step in _by_message(rows[at], move)]
     inbox = [at for at in reversed(range(len(rows))) if rows[at]["folder"] == INBOX]

@@ -176,9 +176,7 @@ def _sent(rows: list[Row], persons: list[Row], reply: _Reply) -> Row:
 
 
 def _ways(rows: list[Row], persons: list[Row], replies: list[_Reply]) -> Steps:
-    """Return steps from each message to the page that answers it, past addresses and subject into the
-    text.
-    """
+    """Return steps from each message to its answer's page, past addresses and subject into the text."""
     steps: Steps = []
     for reply in replies:
         row = rows[reply.at]

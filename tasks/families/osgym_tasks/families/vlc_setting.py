@@ -68,9 +68,7 @@ def _line(at: int, changed: bool) -> str:
 
 
 def _look() -> tuple[str, ...]:
-    """Return a command that prints the values; VLC writes unchanged defaults as comments, and at first
-    nothing.
-    """
+    """Return a command that prints the values; VLC writes unchanged defaults as comments."""
     pairs = " ".join(_line(at, False).strip() for at in _BOXES)
     each = f'grep -E "^#?${{pair%=*}}=" {HOME}/.config/vlc/vlcrc | tail -n 1 | tr -d "#"'
     return ("bash", "-c", f'for pair in {pairs}; do found=$({each}); echo "${{found:-$pair}}"; done')

@@ -90,9 +90,7 @@ def _near(path: str, attribute: str, value: int) -> dict[str, Any]:
 
 
 def _set(setup: _Setup) -> Steps:
-    """Return steps in the page style's dialog, where the margins follow the buttons of orientation and the
-    tray.
-    """
+    """Return steps in the page style's dialog, where Tab goes from orientation past the tray to margins."""
     paper, wide, margins = setup
     fields: list[dict[str, Any]] = [
         key("tab"),

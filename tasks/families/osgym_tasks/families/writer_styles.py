@@ -84,7 +84,6 @@ _IN_STYLE = ".//w:pStyle[@w:val='{}']/../.."
 
 
 def _apply(styles: dict[int, int]) -> Steps:
-    """Return steps with the shortcuts of the styles."""
     return [[*at_paragraph(at), key("ctrl", str(rank))] for at, rank in styles.items()]
 
 

@@ -60,7 +60,7 @@ class _Table:
 
     @property
     def begin(self) -> Steps:
-        """Return steps that add a paragraph below for the table; in a table, Ctrl+Home stays in it at
+        """Return steps that add a paragraph below for the table; Ctrl+Home in a table stays there at
         first.
         """
         out = [key("ctrl", "home")] * 2

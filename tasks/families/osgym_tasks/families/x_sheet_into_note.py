@@ -161,9 +161,7 @@ def _text(titles: list[str], figures: list[str | None], results: dict[int, str])
 
 
 def _ways(jobs: list[_Job]) -> Steps:
-    """Return steps that compute each by a formula in a free cell and put it into the note, which is in front
-    then.
-    """
+    """Return steps that compute each by a formula in a free cell and put it into the note."""
     steps: Steps = []
     for job in jobs:
         if steps:

@@ -154,9 +154,7 @@ def _facts(dice: random.Random, level: int, files: dict[str, str]) -> list[_Fact
 
 
 def _ways(told: list[tuple[int, _Fact, int]]) -> Steps:
-    """Return steps that run each command in the terminal and fill the document, which is in front at the
-    end.
-    """
+    """Return steps that run each command in the terminal and fill the document."""
     steps: Steps = []
     for at, fact, number in told:
         if steps:
