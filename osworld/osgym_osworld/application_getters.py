@@ -42,7 +42,7 @@ VSCODE_KEYS = (
     "pyautogui.typewrite(sys.argv[1]); pyautogui.press('enter')"
 )
 EXTENSION_WRITES_S = 1.0
-"""How long OSWorld waits for what its extension of VS Code writes."""
+"""Wait for the file that OSWorld's extension of VS Code writes, as in OSWorld."""
 
 
 @getter(VscodeParameters)

@@ -1,4 +1,4 @@
-"""Getters of sounds and pictures: in slides, on the desktop; and of a span of time."""
+"""Getters of sounds and pictures in slides, of the wallpaper, and of a span of time."""
 
 from __future__ import annotations
 
@@ -106,5 +106,5 @@ class TimeParameters(Parameters):
 
 @getter(TimeParameters, from_replica=False)
 async def time_diff_range(run: TaskRun, parameters: TimeParameters) -> Value:
-    """So many minutes, as the task file says."""
+    """Number of minutes in the task file."""
     return Value(data=str(parameters.diff_range_in_minutes))

@@ -1,4 +1,4 @@
-"""What setup steps and getters work with: an episode's folder, the host's parts, one replica."""
+"""Context of setup steps and getters: an episode's folder, the host's parts, one replica."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ COMMAND_TIMEOUT_S = 130.0
 
 @dataclass(frozen=True, slots=True)
 class TaskContext:
-    """One episode's view: made by the episode, used by `run_setup` and `evaluate`.
+    """Context of one episode for `run_setup` and `evaluate`.
 
     Attributes:
         episode_dir: Private, empty at the start, removed by the episode's owner.
@@ -43,7 +43,7 @@ class TaskContext:
 
 @dataclass(frozen=True, slots=True)
 class TaskRun:
-    """One run of a task's setup or evaluation on one replica: what each step and getter is given.
+    """One run of a task's setup or evaluation on one replica, given to each step and getter.
 
     Attributes:
         task_id: Safe id of the task.
@@ -62,7 +62,7 @@ class TaskRun:
 
     @property
     def deadline(self) -> float:
-        """Present time limit, in ``loop.time()``; a `CheckDeadline` may put it off later."""
+        """Current deadline, in ``loop.time()``; a `CheckDeadline` may extend it later."""
         return self.until.at if isinstance(self.until, CheckDeadline) else self.until
 
     async def verdict(self, job: MetricJob) -> MetricVerdict:

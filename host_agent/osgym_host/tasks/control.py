@@ -1,4 +1,4 @@
-"""Whose fault it is that a metric failed: found out by running it again with what is known to be good.
+"""Attribution of a failed metric to the result or to our side, by a run with a good result.
 
 A metric that raises, crashes or uses up its memory or CPU time failed because of the result (a wrong result:
 0), or because of the expected value, the task's rules or the metric itself (then there is no reward). The
@@ -67,7 +67,7 @@ _SILENCE = struct.pack(_WAV, b"RIFF", 236, b"WAVEfmt ", 16, 1, 1, 8000, 8000, 1,
 
 
 def _package(part: str, kind: str, xml: str) -> bytes:
-    """An Office Open XML file of one part."""
+    """Return an Office Open XML file of one part."""
     buffer = io.BytesIO()
     with zipfile.ZipFile(buffer, "w") as archive:
         override = f'<Override PartName="/{part}" ContentType="{_MAIN}.{kind}.main+xml"/>'
@@ -110,7 +110,7 @@ def control_files() -> dict[str, bytes]:
 
 
 CONTROL_DATA: Sequence[object] = ("a\n", "{}", ["a"], {"name": "a", "width": 1, "height": 1, "children": []})
-"""What getters give that give no file: text, names, a size, a folder."""
+"""Values of getters that return no file: text, names, a size, a folder."""
 
 
 def may_be_the_results(failure: MetricFailed, job: MetricJob) -> bool:

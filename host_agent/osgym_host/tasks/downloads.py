@@ -32,25 +32,25 @@ _WRITE_BYTES = 1 << 18
 
 
 def safe_name(name: str) -> str:
-    """The last part of a path as a file name that can do no harm; never empty, ``.`` or ``..``."""
+    """Return the last part of a path as a safe file name; never empty, ``.`` or ``..``."""
     base = re.sub(r"[\x00-\x1f/\\]", "_", name.replace("\\", "/").rstrip("/").rsplit("/", 1)[-1])
     base = base.encode("utf-8", "replace")[:180].decode("utf-8", "ignore")
     return base if base.strip(".") else "file"
 
 
 def cache_name(url: str, path: str) -> str:
-    """OSWorld's name of a cached file: uuid5 of the URL, then the base name it gets in the guest."""
+    """Return OSWorld's name of a cached file: uuid5 of the URL, then its base name in the guest."""
     return f"{uuid.uuid5(uuid.NAMESPACE_URL, url)}_{safe_name(path)}"
 
 
 def cached_at(folder: Path, url: str, path: str, task_id: str) -> tuple[Path, ...]:
-    """Where a file may be that was fetched before: under our own layout, or OSWorld's."""
+    """Return the places of a file that was fetched before: in OSGym's layout and in OSWorld's."""
     name = cache_name(url, path)
     return folder / name, folder / task_id / name, folder / task_id / safe_name(path)
 
 
 def refusal(address: str, *, allow_private: bool) -> str | None:
-    """Why the host must not fetch from this address, or None."""
+    """Return why the host must not fetch from this address; None if it may."""
     match kind_of(address):
         case Kind.PUBLIC:
             return None
@@ -66,7 +66,7 @@ def refusal(address: str, *, allow_private: bool) -> str | None:
 
 @contextlib.contextmanager
 def _replacing(target: Path) -> Iterator[int]:
-    """A descriptor whose content becomes ``target`` at the end, and nothing when it fails."""
+    """Yield a descriptor whose content replaces ``target`` at the end, unless the block raises."""
     fd, name = tempfile.mkstemp(prefix=".part-", dir=target.parent)
     part = Path(name)
     try:
@@ -90,7 +90,7 @@ class DownloadCache:
         self._look_ups = ThreadPoolExecutor(LOOK_UPS_AT_ONCE, thread_name_prefix="look-up")
 
     async def get(self, url: str, path: str, task_id: str, deadline: float) -> Path:
-        """The file behind ``url``, from the cache where possible.
+        """Return the file of ``url``, from the cache where possible.
 
         Args:
             path: where the file goes; its base name is part of the name in the cache.
@@ -130,11 +130,11 @@ class DownloadCache:
         return target
 
     def cached(self, url: str, path: str, task_id: str) -> Path | None:
-        """The file if it is already here, under our own or OSWorld's layout."""
+        """Return the cached file, in OSGym's or OSWorld's layout; None if there is none."""
         return next((place for place in cached_at(self.folder, url, path, task_id) if place.is_file()), None)
 
     def local_file(self, name: str) -> Path:
-        """A file below the task-files folder.
+        """Return a file below the task-files folder.
 
         Raises:
             RefusedByPolicy: there is no such folder, or the name leads out of it.
@@ -189,7 +189,7 @@ class DownloadCache:
         raise DownloadFailed(f"{url} redirects more than {MAX_REDIRECTS} times", {"url": url})
 
     async def _save(self, answer: WebAnswer, url: str, fd: int) -> None:
-        """Write the bytes as they come: an encoding would be undone here, where it could be a bomb."""
+        """Write the body as it is sent. An encoded body is refused: decoded, it could be a bomb."""
         encoding = answer.headers.get("content-encoding", "").strip().lower()
         if encoding not in {"", "identity"}:
             raise DownloadFailed(
@@ -214,7 +214,7 @@ class DownloadCache:
         await asyncio.to_thread(self._write, fd, bytes(kept), url)
 
     def _write(self, fd: int, data: bytes, url: str) -> None:
-        """Write all of it where the disk has room: what tasks download may not cost others their replicas."""
+        """Write all bytes, but stop before the disk is full, which would end replicas of others."""
         disk = os.fstatvfs(fd)
         free = free_bytes(disk.f_bavail, disk.f_frsize, disk.f_files, disk.f_favail)
         if free - len(data) < self._policy.disk_reserve_bytes:
@@ -228,7 +228,7 @@ class DownloadCache:
             view = view[os.write(fd, view) :]
 
     async def _request(self, url: str) -> WebRequest:
-        """A request to the address that was checked, so a second look-up cannot change it."""
+        """Return a request to the address that was checked: a second look-up could give another."""
         try:
             parsed = parse_web_url(url)
         except InvalidUrl as error:
@@ -237,7 +237,7 @@ class DownloadCache:
         return WebRequest(address, parsed.port, parsed.target, parsed.host_header, parsed.tls_name)
 
     async def _resolve(self, parsed: WebUrl, url: str) -> str:
-        """Look a name up, in threads of our own: one that nobody answers for holds its thread for long."""
+        """Look a name up in separate threads: a look-up without an answer holds its thread for long."""
         look_up = functools.partial(socket.getaddrinfo, parsed.host, parsed.port, type=socket.SOCK_STREAM)
         infos = await asyncio.get_running_loop().run_in_executor(self._look_ups, look_up)
         addresses = [str(info[4][0]) for info in infos]

@@ -1,4 +1,4 @@
-"""What can be wrong with a task, as types.
+"""Errors of tasks.
 
 Every error carries a stable ``code`` for the wire, a sentence for people, and ``details`` for
 programs. ``error_class`` says whose fault it is: ``task`` (the task file) or ``infra`` (this host, its
@@ -16,7 +16,7 @@ from osgym_protocol.host_api import SetupWarning
 
 
 class TaskError(OsgymHostError):
-    """The root of everything that goes wrong with a task.
+    """Base of all errors of tasks.
 
     Attributes:
         code: what a client is told.
@@ -55,7 +55,7 @@ class UnsupportedTask(TaskError):
 
 
 class RefusedByPolicy(TaskError):
-    """The task asks for something this host does not allow (an address, a path, a size)."""
+    """The task needs an address, a path or a size that this host does not allow."""
 
     code = ErrorCode.TASK_UNSUPPORTED
 
@@ -107,14 +107,14 @@ class DeadlineExceeded(TaskError):
 
 
 class ResultUnusable(OsgymHostError):
-    """What the replica holds cannot be scored: a wrong result, so a 0 with this reason.
+    """The content of the replica cannot be scored: a wrong result, so a 0 with this reason.
 
     Not a `TaskError`: nothing is wrong with the task or with the host.
     """
 
 
 class EvaluatorError(TaskError):
-    """The check itself failed: no reward is known, and certainly not 0."""
+    """The check itself failed, so that there is no reward, not even 0."""
 
     code = ErrorCode.EVALUATOR_ERROR
     error_class = ErrorClass.INFRA

@@ -1,4 +1,4 @@
-"""From the end state of a replica to a reward: postconfig, getters, confined metrics, scoring.
+"""Evaluation: from the end state of a replica to a reward, by postconfig, getters and confined metrics.
 
 What the replica causes is a 0 with the reason, what our side causes is an error without a reward:
 `osgym_host.tasks.replica_side` tells them apart for what is asked of the guest agent,
@@ -30,7 +30,7 @@ from osgym_protocol.codes import Evidence
 
 
 class LastAction(StrEnum):
-    """How the episode was ended, as far as scoring cares."""
+    """Last action of an episode, as far as scoring depends on it."""
 
     DONE = "done"
     FAIL = "fail"
@@ -53,13 +53,13 @@ class CheckResult:
 
 @dataclass(frozen=True, slots=True)
 class TaskEvaluation:
-    """The verdict on one episode. A check that could not be carried out raises instead."""
+    """Verdict on one episode. A check that cannot be carried out raises instead."""
 
     reward: float
     checks: tuple[CheckResult, ...]
 
     def as_details(self) -> list[dict[str, object]]:
-        """The ``details`` of the wire format."""
+        """Return the ``details`` of the wire format."""
         return [{"func": c.func, "score": c.score, "note": c.note} for c in self.checks]
 
 

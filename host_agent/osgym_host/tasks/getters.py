@@ -38,7 +38,7 @@ def _listed(value: object) -> object:
 
 
 class SeveralFiles(Parameters):
-    """Which of several files a metric gets (``gives``), and how they are called; the others lie beside."""
+    """Names of several files, and indices (``gives``) of those that a metric gets; others lie beside."""
 
     dest: FileName | list[FileName] = "file"
     multi: LenientBool = False
@@ -127,7 +127,7 @@ class PathParameters(Parameters):
 
 @getter(PathParameters, from_replica=False)
 async def cache_file(run: TaskRun, parameters: PathParameters) -> Value:
-    """What a setup step kept of a command's output."""
+    """Output of a command that a setup step kept."""
     data = run.ctx.outputs.get(parameters.path)
     if data is None:
         return Value(missing=True, note=f"no setup step kept an output named {parameters.path}")
@@ -166,7 +166,7 @@ class RuleParameters(Parameters):
 
 @getter(RuleParameters, from_replica=False)
 async def rule(run: TaskRun, parameters: RuleParameters) -> Value:
-    """What the task file says itself."""
+    """Value that stands in the task file."""
     return Value(data=parameters.rules)
 
 

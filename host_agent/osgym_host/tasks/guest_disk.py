@@ -1,4 +1,4 @@
-"""A replica's files as they lie on its disk, where its runtime can show that from outside.
+"""Files of a replica read from its disk, if its runtime can freeze the disk.
 
 A guest agent says what a file holds, and whoever took its place says what it likes. What lies on the disk is
 read in the confined process instead; the agent is only asked to have it written back first, and one that
@@ -22,7 +22,7 @@ IN_MEMORY = ("dev", "proc", "run", "sys", "tmp")
 
 
 def on_disk(path: str) -> bool:
-    """Return whether a path is one that a disk can have: absolute, plain, below none that is in memory."""
+    """Return whether a path can be on a disk: absolute, plain, and not below a file system in memory."""
     parts = [part for part in path.split("/") if part not in ("", ".")]
     plain = path.startswith("/") and ".." not in parts and "$" not in path
     return plain and bool(parts) and parts[0] not in IN_MEMORY
@@ -38,7 +38,7 @@ class GuestDisk:
         self._frozen: FrozenDisk | None = None
 
     async def file(self, path: str, name: str, timeout_s: float) -> DiskFile | None:
-        """Return a file by its absolute path; None where the guest agent has to be asked for it.
+        """Return a file by its absolute path; None if only the guest agent can read it.
 
         Raises:
             GuestError: The replica is gone.

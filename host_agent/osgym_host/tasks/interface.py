@@ -1,4 +1,4 @@
-"""What the rest of the host uses of the tasks package; it may import nothing else of it."""
+"""Names of the tasks package that the rest of the host imports."""
 
 from osgym_host.tasks.check_question import Answer, Question, ask
 from osgym_host.tasks.context import TaskContext

@@ -1,4 +1,4 @@
-"""What a task needs that may not be here: metrics, steps, an account, programs, the internet.
+"""Needs of a task that a host may lack: metrics, steps, an account, programs, the internet.
 
 What is missing is told in the words of `task_unsupported`; programs are looked up in the image. What only the
 run shows (a site that is down, a policy that goes elsewhere) cannot be told.
@@ -40,7 +40,7 @@ _APPS = {
     "vscode": "code", "vs_code": "code", "libreoffice": "libreoffice", "libreoffice_calc": "libreoffice",
     "libreoffice_writer": "libreoffice", "libreoffice_impress": "libreoffice", "picard": "picard",
 }  # fmt: skip
-"""What OSWorld's `related_apps` are started by."""
+"""Programs that start OSWorld's `related_apps`."""
 _NOT_IN_DEBIAN = {"code": "not in Debian; its package comes in by `osgym image build --add`"}
 _BUILT_IN = frozenset(
     {".", "[", "alias", "cd", "echo", "eval", "exec", "exit", "export", "for", "if", "kill", "let", "printf",
@@ -57,7 +57,7 @@ _MAX_SHOWN = 60
 
 
 class Verdict(StrEnum):
-    """What is to be said of a task first; the order is that of a summary."""
+    """Verdicts on a task, in the order of a summary."""
 
     RUNS = "runs here"
     FETCHES = "runs here, fetches files"
@@ -70,7 +70,7 @@ class Verdict(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Needs:
-    """What a task needs that is not here; all empty for one that runs.
+    """Unmet needs of a task; all are empty if the task runs.
 
     Attributes:
         invalid: Why it is no task.
@@ -92,12 +92,12 @@ class Needs:
 
     @property
     def fetches(self) -> int:
-        """How many files that is."""
+        """Number of files to fetch."""
         return len(self.to_fetch)
 
     @property
     def verdict(self) -> Verdict:
-        """The first thing to say: what nobody here can help comes before what somebody can."""
+        """Verdict on the task: needs that nobody here can meet come first."""
         if self.invalid:
             return Verdict.INVALID
         if self.accounts:
@@ -112,7 +112,7 @@ class Needs:
 
     @property
     def words(self) -> tuple[str, ...]:
-        """All of it, for people."""
+        """All needs as texts for people."""
         programs = tuple(f"program {name}{_how(name)}" for name in self.programs)
         files = (
             (f"{self.fetches} file{'s' if self.fetches > 1 else ''} to fetch once",) if self.fetches else ()
@@ -122,7 +122,7 @@ class Needs:
 
 
 def _how(program: str) -> str:
-    """How a program gets into an image that Debian does not have."""
+    """Return a hint how a program that Debian lacks gets into an image."""
     hint = _NOT_IN_DEBIAN.get(PurePosixPath(program).name)
     return f" ({hint})" if hint else ""
 
@@ -160,7 +160,7 @@ def _commands(task: Task) -> Iterator[str | list[str]]:
 
 
 def _programs(task: Task) -> list[str]:
-    """Names of the programs that its commands begin with and its applications are started by."""
+    """Return the names of the programs that the task's commands and applications start."""
     found: dict[str, None] = {}
     for command in _commands(task):
         for name in _started(command):
@@ -173,7 +173,7 @@ def _programs(task: Task) -> list[str]:
 
 
 def _started(command: str | list[str]) -> Iterator[str]:
-    """What a command starts, as far as its beginning tells; files of the task's own are none."""
+    """Yield the programs that a command begins with, without the task's own files."""
     if isinstance(command, list) and len(command) > 1:
         words = command
     else:
@@ -194,7 +194,7 @@ def _started(command: str | list[str]) -> Iterator[str]:
 
 
 def _online(task: Task, obj: Mapping[str, Any]) -> Iterator[str]:
-    """What the task does on the internet while it is set up, run and checked."""
+    """Yield the uses of the internet while the task is set up, run and checked."""
     for step in (*task.config, *task.evaluator.postconfig):
         if step.type == "chrome_open_tabs":
             urls = _outside(getattr(step.parameters, "urls_to_open", []))
@@ -214,7 +214,7 @@ def _online(task: Task, obj: Mapping[str, Any]) -> Iterator[str]:
 
 
 def _outside(value: object) -> list[str]:
-    """Addresses of other machines in a text, or in texts."""
+    """Return the addresses of other machines in a text, or in texts."""
     text = value if isinstance(value, str) else json.dumps(value)
     return [match[0] for match in _URL.finditer(text) if not _is_local(match[1])]
 
@@ -257,7 +257,7 @@ def _is_cached(cache: Path | None, task_id: str, url: str, path: str) -> bool:
 
 
 def programs_of(rootfs: Path) -> HasProgram:
-    """Return what looks a program up in an image's root file system, by name or path, its links followed."""
+    """Return a function that looks a program up in an image's root file system, by name or path."""
     known: dict[str, bool] = {}
 
     def has(name: str) -> bool:
@@ -270,7 +270,7 @@ def programs_of(rootfs: Path) -> HasProgram:
 
 
 def _leads_to_file(rootfs: Path, place: str) -> bool:
-    """Whether a path inside leads to a file; links never lead out of the root file system."""
+    """Return whether a path inside leads to a file; links never lead out of the root file system."""
     parts, done, links = list(PurePosixPath(place).parts), PurePosixPath(), 0
     while parts:
         part = parts.pop(0)

@@ -1,4 +1,4 @@
-"""From the JSON of a task file to a task that this host can set up and score, before anything runs."""
+"""Reader of task files: from JSON to a task that this host can set up and score."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What tasks may do on this host, and how much of their time is left."""
+"""Permissions and limits of tasks on this host, and the time that they have left."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ MIB = 1 << 20
 
 @dataclass(frozen=True, slots=True)
 class TaskPolicy:
-    """What tasks may do on this host.
+    """Permissions and limits of tasks on this host.
 
     Attributes:
         task_files_dir: The only folder that ``upload_file.local_path`` and ``file:`` URLs may read;
@@ -48,21 +48,21 @@ ends without a reward."""
 
 
 class CheckDeadline:
-    """The time by which a check has to end, put off by the time that the check waits for others.
+    """Deadline of a check, extended by the time that the check waits for others.
 
     Attributes:
-        at: Present deadline, in ``loop.time()``.
+        at: Current deadline, in ``loop.time()``.
     """
 
     def __init__(self, at: float, limit: asyncio.Timeout | None = None) -> None:
-        """Start at ``at``; ``limit``, a timeout around the whole check, is put off as well."""
+        """Start at ``at``; ``limit``, a timeout around the whole check, is extended as well."""
         self.at = at
         self._limit = limit
         self._waited_s = 0.0
 
     @contextlib.contextmanager
     def standing_still(self) -> Iterator[None]:
-        """Put the deadline off by the time that the ``with`` block takes.
+        """Extend the deadline by the time that the ``with`` block takes.
 
         Raises:
             TimeoutError: All waits of the check together took `MAX_WAIT_S`.

@@ -1,4 +1,4 @@
-"""The reference of setup steps, getters and metrics as Markdown, from what they declare. Pure.
+"""Reference of setup steps, getters and metrics as Markdown, made of their declarations. Pure.
 
 `docs/tasks.md` is this text: `osgym task reference` prints it, a test compares.
 """
@@ -42,7 +42,7 @@ _ROLES = re.compile(r"``([^`]+)``")
 
 
 def page() -> str:
-    """The whole page, ended by a newline."""
+    """Return the whole page, ended by a newline."""
     refused = [f"- {feature}: {need}." for feature, need in ACCOUNTS.items()]
     parts = [
         HEAD,
@@ -62,7 +62,7 @@ def page() -> str:
 
 
 def _sections(entries: Mapping[str, tuple[Callable[..., Any], str]], what: str) -> Iterator[str]:
-    """A table for each module, in the order of modules, and of names in it."""
+    """Yield a table for each module, in the order of modules and of names."""
     by_module: dict[str, list[str]] = {}
     for name, (function, given) in entries.items():
         row = f"| `{name}` | {given} | {_cell(_sentences(function))} |"
@@ -73,13 +73,13 @@ def _sections(entries: Mapping[str, tuple[Callable[..., Any], str]], what: str) 
 
 
 def _title(module: str) -> str:
-    """What a module says of itself first, without its last full stop."""
+    """Return the first sentence of a module's docstring, without its full stop."""
     text = inspect.getdoc(sys.modules[module]) or module
     return _ROLES.sub(r"`\1`", text.splitlines()[0].partition(". ")[0].rstrip("."))
 
 
 def _sentences(function: Callable[..., Any]) -> str:
-    """The first paragraph of its docstring."""
+    """Return the first paragraph of a function's docstring."""
     return " ".join((inspect.getdoc(function) or "").partition("\n\n")[0].split())
 
 
@@ -88,7 +88,7 @@ def _cell(text: str) -> str:
 
 
 def _parameters(model: type[Parameters]) -> str:
-    """Name, kind and default of each; those of objects in lists behind a colon."""
+    """Return name, kind and default of each parameter, with those of objects in lists."""
     schema = model.model_json_schema(by_alias=True)
     return _cell(", ".join(_fields(schema, schema.get("$defs", {})))) or "–"
 
@@ -137,7 +137,7 @@ def _bounds(said: Mapping[str, Any]) -> str:
 
 
 def _options(metric: Metric) -> str:
-    """Names and defaults of its options, what it does not take, the packages that it needs."""
+    """Return the metric's options with their defaults, its missing arguments, the packages that it needs."""
     _, _, *options = inspect.signature(metric.function).parameters.values()
     said: list[str] = [_option(option) for option in options if option.name in metric.options]
     if not metric.takes_result:

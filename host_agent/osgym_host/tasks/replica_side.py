@@ -29,7 +29,7 @@ from osgym_protocol.codes import GuestErrorCode
 T = TypeVar("T")
 
 PROBE_S = 10.0
-"""How soon a guest agent answers that is well."""
+"""Deadline for the answer of a guest agent that works."""
 FAIR_S = 20.0
 """A call that was given at least this was given enough: that it did not end is the replica's doing."""
 
@@ -73,13 +73,13 @@ OUT_OF_TIME: frozenset[str] = frozenset({GuestErrorCode.DEADLINE, "timeout"})
 
 
 def is_ours(error: GuestRefused) -> bool:
-    """Return whether a refused call says something of the agent, and nothing of what is in the replica."""
+    """Return whether a refusal shows a fault of the guest agent, not of the replica's content."""
     return error.code in AGENT_FAULTS
 
 
 @dataclass(slots=True)
 class ReplicaTime:
-    """How long a check waited for its replica, of how long: a slow replica cannot end a check either.
+    """Time that a check waited for its replica: a slow replica cannot end a check without a reward.
 
     Attributes:
         total_s: What the whole evaluation was given.
@@ -89,7 +89,7 @@ class ReplicaTime:
     used_s: float = 0.0
 
     async def of(self, guest: GuestClient, deadline: float, what: str, work: Awaitable[T]) -> T:
-        """Await what asks the replica.
+        """Await a call to the replica.
 
         Args:
             deadline: In ``loop.time()``, of the whole evaluation.
@@ -127,14 +127,14 @@ class ReplicaTime:
             self.used_s += clock() - began
 
     async def _probe(self, guest: GuestClient, error: GuestError) -> None:
-        """Raise the error of a call again unless the agent is well otherwise."""
+        """Raise the error of a call again unless the agent answers a health check."""
         try:
             await guest.health(timeout_s=PROBE_S)
         except GuestError:
             raise error from None
 
     def _too_late(self, what: str, just_s: float) -> Exception:
-        """Say whose fault it is that the time is up: the replica's if most of it was spent on it."""
+        """Return the error of a passed deadline: the replica's fault if it took most of the time."""
         if self.used_s + just_s >= self.total_s / 2:
             waited = f"the replica took {self.used_s + just_s:.0f} of {self.total_s:.0f} s"
             return ResultUnusable(f"{what} was not to be had in time: {waited}")

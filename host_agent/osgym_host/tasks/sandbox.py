@@ -37,7 +37,7 @@ LONG_TEXT_CHARS = 64 * 1024
 """Longer texts travel in files of their own, written in pieces of this length."""
 MAX_NOTE_CHARS = 2000
 PROGRAM_S = 60.0
-"""How long a metric may take that runs what a result brings; its CPU time is bounded as of others."""
+"""Time limit of a metric that runs a result's program; its CPU time is bounded as of other metrics."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,7 +85,7 @@ class MetricFailed(EvaluatorError):
 
 
 class Sandbox:
-    """Runs metrics in confined processes; starts its zygote when it is first needed.
+    """Runner of metrics in confined processes. Its zygote starts with the first metric.
 
     Use as an async context manager, or call `aclose` at the end (idempotent).
     """
@@ -123,7 +123,7 @@ class Sandbox:
             await zygote.close()
 
     async def confinement(self) -> tuple[str, ...]:
-        """What holds the metrics, e.g. ``("namespaces", "landlock", "seccomp")``.
+        """Return the layers of the confinement, e.g. ``("namespaces", "landlock", "seccomp")``.
 
         Raises:
             EvaluatorError: the evaluator does not start here.
@@ -168,7 +168,7 @@ class Sandbox:
             return self._zygote
 
     async def _started(self) -> EvaluatorProcess:
-        """A new zygote; it goes on starting for the next one who asks when whoever asks now gives up."""
+        """Return a new zygote. Its start goes on for the next caller if this one is cancelled."""
         if self._starting is None:
             self._starting = asyncio.create_task(start_evaluator(), name="evaluator-start")
         try:
@@ -227,13 +227,13 @@ class Sandbox:
 
 
 def _program_s(job: MetricJob) -> float:
-    """How long it may run what a result brings; less than its time in all, so that it is told apart."""
+    """Return the time limit of a result's program: less than the job's, so that the two are told apart."""
     metric = METRICS.get(job.func)
     return min(PROGRAM_S, job.timeout_s / 2) if metric is not None and metric.runs_program else 0.0
 
 
 def _parse_verdict(raw: bytes, func: str) -> MetricVerdict | None:
-    """The verdict, None if there is none; what a confined process says is not trusted to be sane."""
+    """Parse a confined process's verdict, which may be anything; None if it is no verdict."""
     try:
         message = json.loads(raw)
     except ValueError:
@@ -252,13 +252,13 @@ def _parse_verdict(raw: bytes, func: str) -> MetricVerdict | None:
 
 
 def _end_by_itself(end: object) -> MetricEnd:
-    """Return how a confined process says that it ended; it cannot claim a cause outside itself."""
+    """Return the end that a confined process reports; it cannot claim a cause outside itself."""
     known = end in set(MetricEnd) - {MetricEnd.OUTSIDE}
     return MetricEnd(str(end)) if known else MetricEnd.CRASHED
 
 
 def _encodable(text: str) -> str:
-    """Return what may stand in an answer: half a surrogate pair of a result's text may not."""
+    """Return a bounded text that can be encoded: a result's text may have half a surrogate pair."""
     return text[:MAX_NOTE_CHARS].encode("utf-8", "replace").decode()
 
 
@@ -311,7 +311,7 @@ async def _text_file(text: str) -> int:
 
 @contextlib.asynccontextmanager
 async def _job_files(job: MetricJob) -> AsyncIterator[list[int]]:
-    """Descriptors of a job: its description in a memfd, then the files in order."""
+    """Yield the descriptors of a job: its description in a memfd, then its files in order."""
     fds: list[int] = []
     try:
         result, expected = await _argument(job.result, fds), await _argument(job.expected, fds)
@@ -355,7 +355,7 @@ async def _send(control: socket.socket, data: bytes, fds: list[int]) -> None:
 
 
 async def _read_all(fd: int, limit: int) -> bytes:
-    """Everything up to the end of a pipe, at most ``limit`` bytes."""
+    """Read up to the end of a pipe; nothing if it has more than ``limit`` bytes."""
     loop = asyncio.get_running_loop()
     os.set_blocking(fd, False)
     chunks = bytearray()

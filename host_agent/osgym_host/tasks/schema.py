@@ -1,4 +1,4 @@
-"""The task file: OSWorld's format, read strictly where meaning is at stake.
+"""Models of the task file, in OSWorld's format.
 
 Keys that OSWorld's files carry and that mean nothing to us (`snapshot`, `trajectory`, `proxy`, …) are
 kept out of the way, not refused. The models of setup steps come from the registry.
@@ -40,14 +40,14 @@ class _Model(BaseModel):
 
 
 class SetupStep(_Model):
-    """One setup step; ``parameters`` are of the model that its type declares."""
+    """A setup step; its ``parameters`` are of the model that its type declares."""
 
     type: Annotated[str, Field(min_length=1, max_length=200)]
     parameters: Any
 
 
 class UnknownStep(SetupStep):
-    """A well-formed step of a type this host does not carry out."""
+    """A well-formed setup step of a type that this host lacks."""
 
     parameters: dict[str, Any] = {}
 
@@ -96,7 +96,7 @@ else:
 
 
 class Getter(BaseModel):
-    """How a metric gets one of its arguments; its own fields are checked in ``getters``."""
+    """Getter of one of a metric's arguments; its other fields are checked by the getter's model."""
 
     model_config = ConfigDict(extra="allow", frozen=True)
 
@@ -104,12 +104,12 @@ class Getter(BaseModel):
 
     @property
     def fields(self) -> dict[str, Any]:
-        """Everything but ``type``."""
+        """Return all keys but ``type``."""
         return dict(self.model_extra or {})
 
 
 class Conjunction(StrEnum):
-    """How the scores of several metrics become one."""
+    """Rule by which the scores of several metrics become one."""
 
     AND = "and"
     OR = "or"
@@ -127,7 +127,7 @@ class Check(BaseModel):
 
 
 class Evaluator(BaseModel):
-    """How the end state is scored: `checks` are the metrics in order."""
+    """Scoring of the end state: `checks` are the metrics in order."""
 
     model_config = ConfigDict(frozen=True)
 
@@ -148,7 +148,7 @@ class Evaluator(BaseModel):
 
     @property
     def infeasible(self) -> bool:
-        """Whether only giving up (FAIL) is right."""
+        """Return whether giving up (FAIL) is the only right end."""
         return any(check.func == "infeasible" for check in self.checks)
 
 
@@ -175,7 +175,7 @@ def _unroll_checks(value: dict[str, Any]) -> list[dict[str, Any]]:
 
 
 class OsgymExtras(_Model):
-    """Our own keys, under ``osgym`` in the task file."""
+    """OSGym's own keys, under ``osgym`` in the task file."""
 
     flavor: Literal["small", "full"] = "full"
     apps: list[Text] = []
@@ -184,10 +184,10 @@ class OsgymExtras(_Model):
     """Ways to reach into the desktop past its screen that the policy's client may use: all, none, or these.
     Setup and evaluation are not concerned."""
     template: bool = True
-    """Whether the desktop after set-up may be cloned for later episodes (`task_templates` of the host)."""
+    """Permission to clone the desktop after set-up for later episodes (`task_templates` of the host)."""
 
     def allows(self, kind: ReachKind) -> bool:
-        """Whether the client may reach into the desktop so."""
+        """Return whether the client may reach into the desktop in this way."""
         return self.reach if isinstance(self.reach, bool) else kind in self.reach
 
 
@@ -207,7 +207,7 @@ class Task(BaseModel):
 
     @property
     def safe_id(self) -> str:
-        """The id as a folder name: never a path, never longer than 64 characters.
+        """Return the id as a folder name: never a path, never longer than 64 characters.
 
         Ids that had to be changed get a digest of the original, so two tasks never share a name.
         """

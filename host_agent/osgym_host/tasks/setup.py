@@ -1,4 +1,4 @@
-"""Carrying out setup steps: what brings a clean desktop into the state a task starts from."""
+"""Setup of a task: its steps bring a clean desktop into the state that the task starts from."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def _warning(index: int, step: Step, failed: FailedCommand) -> SetupWarning:
 
 
 async def wait_for_quiet(guest: GuestClient, deadline: float, *, final: bool) -> None:
-    """Give what was started (a launch, a save) time to end; a film that plays is no failure.
+    """Wait until the desktop is quiet, for a bounded time: a film that plays is no failure.
 
     Args:
         final: Wait as long as the guest's strictest rule says, for what is done half a second after
@@ -101,7 +101,7 @@ async def run_steps(
 
 
 async def run_step(run: TaskRun, index: int, step: Step, *, phase: str) -> FailedCommand | None:
-    """Carry out the step of that index; return the command in it that failed, if one did.
+    """Carry out a setup step; return its command if the command failed.
 
     Args:
         phase: ``config`` or ``postconfig``, for error messages.

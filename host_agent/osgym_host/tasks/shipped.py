@@ -1,4 +1,4 @@
-"""Task files on disk, each with its oracle: what demo, benchmarks and tests run.
+"""Task files on disk, each with its oracle, which demo, benchmarks and tests run.
 
 ``<folder>/<app>/<id>.json`` is a task in OSWorld's format; beside it ``<id>.oracle.json`` says how to
 solve it: ``{"notes", "oracle": [[action, …], …], "near": [[…], …]}``, one inner list for each step, or
@@ -107,7 +107,7 @@ def _step(value: Any) -> Step:
 
 
 async def next_actions(obs: Any, steps: Steps, step: int) -> list[dict[str, Any]]:
-    """Return what to do in a step, once the screen is what it is to be done on.
+    """Return the actions of a step, once the screen is the one that they are made for.
 
     A step that points at elements acts on the final screen; they are looked up there, for some seconds.
 
@@ -127,7 +127,7 @@ async def next_actions(obs: Any, steps: Steps, step: int) -> list[dict[str, Any]
 
 
 def load_shipped(folder: Path | None = None, *, flavor: str = "full") -> list[ShippedTask]:
-    """All tasks of a folder that an image of this flavor can run, by name.
+    """Return all tasks of a folder that an image of this flavor can run, by name.
 
     Args:
         folder: None means `default_folder`.

@@ -28,7 +28,7 @@ from osgym_host.tasks.registry import (
 MAX_FILES = 64
 MAX_INLINE_DATA = 16_000_000
 UNTIL_INTERVAL_S = 0.3
-"""How often a command with ``until`` is repeated; OSWorld's own pause."""
+"""Pause between repetitions of a command with ``until``, as in OSWorld."""
 
 
 class Download(Parameters):
@@ -107,7 +107,7 @@ OutputName = Annotated[str, Field(max_length=200), BeforeValidator(_output_name)
 
 
 class RepeatUntil(Parameters):
-    """When a repeated command has done its work: any one condition is enough, as in OSWorld."""
+    """End condition of a repeated command: any one of its parts is enough, as in OSWorld."""
 
     returncode: int | None = None
     stdout: Text | None = None
@@ -172,7 +172,7 @@ class ExecuteVerifiedParameters(CommandParameters):
 async def execute_with_verification(
     run: TaskRun, parameters: ExecuteVerifiedParameters
 ) -> FailedCommand | None:
-    """Run a command and wait until the guest sees what it should bring about."""
+    """Run a command and wait until the guest agent has verified its effect."""
     most = run.left("execute_with_verification", COMMAND_TIMEOUT_S)
     command = run.substitute(parameters.command)
     verification = parameters.verification.model_dump(exclude_none=True)

@@ -1,4 +1,4 @@
-"""Whether the state after a task's set-up can stand for every later set-up of it, and its key. Pure.
+"""Task templates: the set-ups whose result later episodes may clone, and their keys. Pure.
 
 Only what the task file says is looked at: what a program or a script that it starts does inside is not seen.
 A task whose state must be made anew each time for such a reason says `"osgym": {"template": false}`.
@@ -48,11 +48,11 @@ _VARIES = re.compile(
     r"|\b(?:random|secrets|uuid)\.|\bimport\s+(?:random|secrets|uuid)\b|\bfrom\s+(?:random|secrets|uuid)\b"
     r"|\btime\.(?:time|monotonic|now)|\bDate\.now\b|\bMath\.random\b|\bnow\("
 )
-"""What commands take chance or the time from. Too much is better than too little: it costs a set-up."""
+"""Words by which commands get random values or the time. A needless match costs one set-up."""
 
 
 def why_no_template(task: Task | None, *, has_clock: bool, connects: bool) -> str | None:
-    """Return why the state after this set-up cannot stand for later ones; None when it can.
+    """Return why the state after this set-up cannot be cloned for later episodes; None if it can.
 
     Args:
         has_clock: The desktop is given a time, by the task or its client.
@@ -101,7 +101,7 @@ def host_files(task: Task) -> list[str]:
 def template_key(
     given: Mapping[str, Any], *, image_digest: str, screen: tuple[int, int], files: Sequence[Sequence[int]]
 ) -> str:
-    """Return the key under which set-ups that leave the same behind share a template (hexadecimal).
+    """Return the key of the template that set-ups with the same result share (hexadecimal).
 
     Id, instruction and evaluator of a task have no part in it.
 

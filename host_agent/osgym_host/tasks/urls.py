@@ -17,7 +17,7 @@ _DEFAULT_PORTS = {"http": 80, "https": 443}
 
 
 class InvalidUrl(ValueError):
-    """It is not a URL that this host fetches; the message says what about it is wrong."""
+    """The URL is none that this host fetches; the message says why."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,18 +36,18 @@ class WebUrl:
 
     @property
     def port(self) -> int:
-        """The port to connect to."""
+        """Port to connect to."""
         return self.given_port or _DEFAULT_PORTS[self.parts.scheme]
 
     @property
     def host_header(self) -> str:
-        """What a request's `Host` says."""
+        """Value of a request's `Host` header."""
         name = _bracketed(self.host)
         return name if self.given_port is None else f"{name}:{self.given_port}"
 
     @property
     def tls_name(self) -> str | None:
-        """Whom a certificate must name; None without TLS."""
+        """Host name that a certificate must have; None without TLS."""
         return self.host if self.parts.scheme == "https" else None
 
     @property
@@ -62,7 +62,7 @@ def _bracketed(host: str) -> str:
 
 
 def check_text(text: str) -> str:
-    """Return `text`, of which a path or a URL can be made.
+    """Return `text` if it can be a path or a URL.
 
     Raises:
         InvalidUrl: It is empty, too long, or has characters that neither may have.
@@ -76,7 +76,7 @@ def check_text(text: str) -> str:
 
 
 def check_url(text: str) -> str:
-    """Return `text`, a URL that is well-formed as far as its scheme says.
+    """Return `text` if it is a URL that is well-formed by the rules of its scheme.
 
     Raises:
         InvalidUrl: It is not.
@@ -88,7 +88,7 @@ def check_url(text: str) -> str:
 
 
 def scheme_of(text: str) -> str:
-    """Return the scheme of what may be a URL, in lower case; empty where there is none."""
+    """Return the scheme of a URL in lower case; an empty text if there is none."""
     scheme, colon, _ = text.partition(":")
     return scheme.lower() if colon and re.fullmatch(r"[A-Za-z][A-Za-z0-9+.-]*", scheme) else ""
 

@@ -1,4 +1,4 @@
-"""Which programs that run already a task's set-up can use instead of starting them. Pure.
+"""Choice of the running programs that a task's set-up can use instead of starting them. Pure.
 
 Only where nothing that comes before could have changed what the program read at its start: else it is ended
 and the set-up starts it as ever.
@@ -55,7 +55,7 @@ def _opens(step: Step, app: WarmApp) -> bool:
 
 
 def _is_harmless(step: Step) -> bool:
-    """Whether a step leaves the settings of all programs alone, as far as the task file shows it."""
+    """Return whether a step changes no program's settings, as far as the task file shows it."""
     parameters = step.parameters
     if isinstance(parameters, UploadParameters | DownloadParameters):
         return all(_is_plain(file.path) for file in parameters.files)
@@ -70,6 +70,6 @@ def _is_harmless(step: Step) -> bool:
 
 
 def _is_plain(path: str) -> bool:
-    """Whether a path is of no hidden folder of the user's home, where settings are."""
+    """Return whether a path is in the user's home, but in no hidden folder, where settings are."""
     parts = PurePosixPath(path).parts
     return parts[:2] == ("/", "home") and not any(part.startswith(".") for part in parts)

@@ -1,4 +1,4 @@
-"""GET from a server that is not trusted: bytes as they are sent, a bounded head, and turns for others.
+"""HTTP GET from a server that is not trusted: undecoded bytes, a bounded head, and turns for other tasks.
 
 An HTTP library reads what has come in one go, so a server that sends thousands of small things (headers,
 interim answers, chunks of one byte) would keep the event loop from everybody else. So little is read at a
@@ -27,12 +27,12 @@ _REDIRECTS = (301, 302, 303, 307, 308)
 
 
 class WebError(Exception):
-    """The server cannot be reached, or does not answer as HTTP is spoken; the message says which."""
+    """The server cannot be reached, or its answer is no valid HTTP; the message says which."""
 
 
 @dataclass(frozen=True, slots=True)
 class WebRequest:
-    """Where to connect to, and what to ask for there.
+    """Address to connect to, and the request.
 
     Attributes:
         address: In numbers; names are resolved and judged before.
@@ -50,7 +50,7 @@ class WebRequest:
 
 @dataclass(slots=True)
 class _Head:
-    """What was read since the last request was sent, while its answer's head is awaited."""
+    """Bytes that were read of an answer whose head is not complete."""
 
     awaited: bool = True
     read_bytes: int = 0
@@ -69,11 +69,11 @@ class WebAnswer:
 
     @property
     def redirects(self) -> bool:
-        """Whether the file is elsewhere, says the server."""
+        """Return whether the server redirects to another address."""
         return self.status in _REDIRECTS
 
     async def pieces(self) -> AsyncGenerator[bytes, None]:
-        """Yield the body as it is sent, encoded if it is; others of the loop get their turns.
+        """Yield the body as it is sent, without decoding; other tasks of the loop get turns.
 
         Raises:
             WebError: It breaks off, or comes in so many and so small pieces that it is an attack.
@@ -90,7 +90,7 @@ class WebAnswer:
 
 
 class WebClient:
-    """A client for one file and its redirects; an async context manager."""
+    """HTTP client for one file and its redirects, an async context manager."""
 
     def __init__(self, tls: ssl.SSLContext) -> None:
         """Nothing is connected yet."""
@@ -109,7 +109,7 @@ class WebClient:
 
     @contextlib.asynccontextmanager
     async def get(self, request: WebRequest) -> AsyncIterator[WebAnswer]:
-        """Ask for a file; it is open as long as the context.
+        """Request a file; its answer is open as long as the context.
 
         Raises:
             WebError: The server cannot be reached, or its head makes no sense.

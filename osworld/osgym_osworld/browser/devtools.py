@@ -37,7 +37,7 @@ _SOCKET_PATH = re.compile(r"ws://[^/\s]+(/devtools/browser/[A-Za-z0-9-]{1,64})")
 
 @contextlib.asynccontextmanager
 async def tunnel(guest: GuestClient, port: int) -> AsyncIterator[GuestTunnel]:
-    """A connection to a port of the replica.
+    """Yield a connection to a port of the replica.
 
     Raises:
         BrowserClosed: Nobody listens.
@@ -95,7 +95,7 @@ class Devtools:
     @classmethod
     @contextlib.asynccontextmanager
     async def connect(cls, guest: GuestClient, port: int) -> AsyncIterator[Devtools]:
-        """Connect to the browser whose debugging port it is; the caller sets no deadline for this.
+        """Connect to the browser at a debugging port, within `CONNECT_S`.
 
         Raises:
             BrowserProblem: As `ask`, or it takes longer than `CONNECT_S`.
@@ -156,7 +156,7 @@ class Devtools:
 
 
 async def read_json(data: bytes) -> dict[str, Any]:
-    """Read an object of the browser's.
+    """Parse a JSON object of the browser.
 
     Raises:
         BrowserProblem: It is none, or large by other things than a few long texts.

@@ -17,8 +17,7 @@ from osgym_host.tasks.getter_plugin import (
     getter,
 )
 from osgym_osworld.browser import tabs
-from osgym_osworld.browser.blame import of_result
-from osgym_osworld.browser.errors import BrowserProblem
+from osgym_osworld.browser.errors import BrowserProblem, as_result_error
 from osgym_osworld.browser.page_script import Query, Wanted
 from osgym_osworld.browser.steps import PageUrl
 
@@ -37,7 +36,7 @@ Named = Annotated[dict[Key, Annotated[list[Key], Field(max_length=MAX_KEYS)]], F
 
 
 class AddressParameters(Parameters):
-    """How the address is told.
+    """Form of the address.
 
     Attributes:
         goto_prefix: What the address bar leaves out, put before what it shows.
@@ -47,7 +46,7 @@ class AddressParameters(Parameters):
 
 
 async def _address(run: TaskRun, prefix: str, want: dict[str, Any] | None = None) -> Value:
-    """The address of the tab in front, or a part of it, made in the confined process.
+    """Return the address of the tab in front, or a part of it, made in the confined process.
 
     The browser is asked; where it cannot be, the accessibility tree has what its address bar shows.
     """
@@ -87,7 +86,7 @@ class ProductUrlParameters(AddressParameters):
 
 @getter(ProductUrlParameters)
 async def url_path_parse(run: TaskRun, parameters: ProductUrlParameters) -> Value:
-    """What the path of the address in front filters a shop by: `names,…/values,…`, as OSWorld reads it."""
+    """Filters of a shop in the path of the address in front: `names,…/values,…`, as OSWorld reads it."""
     return await _address(run, parameters.goto_prefix, {"filters": parameters.parse_keys})
 
 
@@ -106,7 +105,7 @@ class UrlPartParameters(AddressParameters):
 
 @getter(UrlPartParameters)
 async def url_dash_part(run: TaskRun, parameters: UrlPartParameters) -> Value:
-    """What lies between two slashes of the address in front."""
+    """Part between two slashes of the address in front."""
     want = {
         "part": parameters.part_index,
         "without_query": parameters.without_query,
@@ -118,7 +117,7 @@ async def url_dash_part(run: TaskRun, parameters: UrlPartParameters) -> Value:
 @getter(AddressParameters)
 async def active_tab_info(run: TaskRun, parameters: AddressParameters) -> Value:
     """Title, address and HTML of the tab in front, as it is: it is not loaded again."""
-    async with of_result(run):
+    async with as_result_error(run):
         port = await tabs.find_port(run, wait_s=CLOSED_WAIT_S)
         tab, (title, _, content) = await tabs.read_front(run, port, tabs.PAGE)
     return Value(data=tabs.page_of(title, [tab.url], content))
@@ -127,7 +126,7 @@ async def active_tab_info(run: TaskRun, parameters: AddressParameters) -> Value:
 @getter(NoParameters)
 async def open_tabs_info(run: TaskRun, parameters: NoParameters) -> Value:
     """Title and address of each tab."""
-    async with of_result(run):
+    async with as_result_error(run):
         port = await tabs.find_port(run, wait_s=START_S, start=True)
         return Value(data=[{"title": t.title, "url": t.url} for t in await tabs.listed(run, port)])
 
@@ -139,13 +138,13 @@ class PageParameters(Parameters):
 @getter(PageParameters)
 async def page_info(run: TaskRun, parameters: PageParameters) -> Value:
     """Title, address and HTML of a page that is opened for it."""
-    async with of_result(run):
+    async with as_result_error(run):
         port = await tabs.find_port(run, wait_s=START_S, start=True)
         return Value(data=await tabs.visit(run, port, parameters.url))
 
 
 class HtmlParameters(Parameters):
-    """Which texts of the page in front: OSWorld's tables, from what is looked for to what it is called."""
+    """Texts of the page in front: OSWorld's tables, from what is looked for to its name in the result."""
 
     category: Literal["class", "label", "xpath", "input", "class&url"]
     single: Table = Field(alias="class_singleObject", default={})
@@ -170,7 +169,7 @@ class HtmlParameters(Parameters):
 
     @property
     def wanted(self) -> Wanted:
-        """What to ask of the page."""
+        """Queries to the page."""
         match self.category:
             case "class":
                 return self._of_classes()
@@ -210,7 +209,7 @@ def _named(table: Indexed | Named) -> list[tuple[str, list[str]]]:
 async def active_tab_html_parse(run: TaskRun, parameters: HtmlParameters) -> Value:
     """Texts of the page in front."""
     wanted = parameters.wanted
-    async with of_result(run):
+    async with as_result_error(run):
         port = await tabs.find_port(run, wait_s=CLOSED_WAIT_S)
         tab, answers = await tabs.read_front(run, port, wanted.queries)
     found = dict(zip(wanted.queries, answers, strict=False))

@@ -1,4 +1,4 @@
-"""What is asked of a page: a function of ours reads texts; how they become a task's values."""
+"""Queries to a page, answered by a function of ours in the page, and their values in a task."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ Answers = Mapping[Query, Sequence[str]]
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """What `active_tab_html_parse` wants of a page: each of OSWorld's tables, by what it names.
+    """Texts that `active_tab_html_parse` wants of a page, by OSWorld's tables.
 
     Attributes:
         places: Key of the answer → the query and the index of the text that is its value.

@@ -110,7 +110,7 @@ def _unknown_days(parameters: RelativeTimeParameters) -> list[str]:
 
 @getter(RelativeTimeParameters, unsupported=_unknown_days, from_replica=False)
 async def rule_relative_time(run: TaskRun, parameters: RelativeTimeParameters) -> Value:
-    """What the task file says itself, with days that it names from today, in `rules.timezone` or UTC."""
+    """Value that stands in the task file, with days counted from today, in `rules.timezone` or UTC."""
     zone = parameters.rules.get("timezone")
     today = datetime.now(_zone(zone) if zone is not None else UTC).date()
     return Value(data=filled(parameters.rules, today))

@@ -1,4 +1,4 @@
-"""Readers of what a browser leaves: settings, bookmarks, cookies, history, the address bar.
+"""Readers of a browser's files: settings, bookmarks, cookies, history; and of its address bar.
 
 Files are those of a profile of Chrome or Chromium. For what a profile does not say they give what the browser
 does then.
@@ -44,7 +44,7 @@ def _setting(function: Callable[[Any], Any]) -> Callable[[Argument], Any]:
 
 
 def _told(value: Any) -> str:
-    """A switch as tasks have it."""
+    """Return a switch as the text that tasks have for it."""
     return "true" if value else "false"
 
 
@@ -62,26 +62,26 @@ def chrome_profile_name(settings: Any) -> Any:
 
 @_setting
 def chrome_do_not_track(settings: Any) -> str:
-    """Whether sites are asked not to track."""
+    """Setting "Do Not Track"."""
     return _told(_at(settings, "enable_do_not_track"))
 
 
 @_setting
 def chrome_safe_browsing(settings: Any) -> str:
-    """Whether safe browsing is on: it is, unless it was switched off."""
+    """Setting of safe browsing, which is on unless it was switched off."""
     switched_off = _at(settings, "safebrowsing", "enabled") is False
     return _told(_at(settings, "safebrowsing", "enhanced") or not switched_off)
 
 
 @_setting
 def chrome_enhanced_safe_browsing(settings: Any) -> str:
-    """Whether safe browsing is enhanced."""
+    """Setting of enhanced safe browsing."""
     return _told(_at(settings, "safebrowsing", "enhanced"))
 
 
 @_setting
 def chrome_startup_new_tab(settings: Any) -> str:
-    """Whether the browser starts with the new tab page, as it does unless told otherwise."""
+    """Setting that the browser starts with the new tab page, which is the default."""
     if not isinstance(_at(settings, "session"), dict):
         return "true"
     return _told(_at(settings, "session", "restore_on_startup") == _RESTORE_NEW_TAB)
@@ -89,7 +89,7 @@ def chrome_startup_new_tab(settings: Any) -> str:
 
 @_setting
 def chrome_deletes_data(settings: Any) -> str:
-    """Whether sites' data is deleted when the browser is closed.
+    """Setting that sites' data is deleted when the browser is closed.
 
     OSWorld asks whether any setting of sites was ever made; what Chromium notes there by itself is none.
     """
@@ -124,7 +124,7 @@ def chrome_extension_names(settings: Any) -> list[str]:
 
 @_setting
 def chrome_experiments(state: Any) -> list[str]:
-    """What is enabled in `chrome://flags`, each with its choice."""
+    """Enabled entries of `chrome://flags`, each with its choice."""
     found = _at(state, "browser", "enabled_labs_experiments")
     return [str(name) for name in found] if isinstance(found, list) else []
 
@@ -154,7 +154,7 @@ def chrome_history(value: Argument) -> list[list[Any]]:
 
 
 def _rows(file: InputFile, query: str) -> list[list[Any]]:
-    """Rows of a table of an SQLite file.
+    """Return rows of a table of an SQLite file.
 
     Raises:
         Unreadable: it is not such a file, or has no such table.
@@ -170,7 +170,7 @@ def _rows(file: InputFile, query: str) -> list[list[Any]]:
 
 @contextlib.contextmanager
 def open_database(file: InputFile) -> Iterator[sqlite3.Connection]:
-    """An SQLite file in memory; its own views and triggers may call nothing that does more than compute.
+    """Yield an SQLite file, opened in memory. Its own views and triggers may only compute.
 
     Raises:
         Unreadable: it is not such a file.
@@ -196,7 +196,7 @@ def open_database(file: InputFile) -> Iterator[sqlite3.Connection]:
 
 @value_reader
 def active_url(value: Argument) -> Any:
-    """The address in the address bar, or what `want` asks for of it; None when there is none.
+    """Return the address in the address bar, or what `want` asks for of it; None when there is none.
 
     The file says `url` (what the browser told), or `tree` (the accessibility tree), `prefix`, `want`.
     """
@@ -236,7 +236,7 @@ _SCHEMES = ("system", "light", "dark")
 
 @_setting
 def chrome_color_scheme(settings: Any) -> str:
-    """Whether the browser is light or dark by choice, or as the desktop is."""
+    """Colour scheme of the browser: light, dark, or the desktop's."""
     chosen = _at(settings, "browser", "theme", "color_scheme2")
     if chosen is None:
         chosen = _at(settings, "browser", "theme", "color_scheme")

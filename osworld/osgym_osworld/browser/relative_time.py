@@ -24,7 +24,7 @@ _SPLIT_FIELDS = {"from": ("puDay", "puMonth", "puYear"), "to": ("doDay", "doMont
 
 
 class UnknownTime(ValueError):
-    """There is no such name of a day; the message is the name."""
+    """No day has this name; the message is the name."""
 
 
 def day_of(name: str, today: date, start: tuple[str, date] | None = None) -> date:
@@ -70,7 +70,7 @@ def _weekday(which: str, weekday: int, today: date, start: tuple[str, date] | No
 
 
 def _months_on(today: date, months: int) -> date:
-    """The first day of the month that comes so many months after this one."""
+    """Return the first day of the month that lies a number of months after a day's."""
     year, month = divmod(today.year * 12 + today.month - 1 + months, 12)
     return date(year, month + 1, 1)
 

@@ -1,4 +1,4 @@
-"""Getters of sites: what is asked there when the result is checked."""
+"""Getters of sites, which are asked when the result is checked."""
 
 from __future__ import annotations
 
@@ -9,15 +9,14 @@ from pydantic import Field, model_validator
 
 from osgym_host.tasks.getter_plugin import FileName, Parameters, TaskRun, Value, getter
 from osgym_osworld.browser import sites, tabs
-from osgym_osworld.browser.blame import of_result
-from osgym_osworld.browser.errors import BrowserProblem
+from osgym_osworld.browser.errors import BrowserProblem, as_result_error
 from osgym_osworld.browser.getters import START_S, Key
 from osgym_osworld.browser.steps import PageUrl
 
 MAX_ASKED = 64
 MAX_CLICKS = 16
 SLOW_SITE_S = 30.0
-"""How long a site is waited for that builds its pages in the browser; OSWorld waits a minute."""
+"""Wait for a site that builds its pages in the browser; OSWorld waits a minute."""
 Selectors = Annotated[list[Key], Field(min_length=1, max_length=MAX_CLICKS)]
 
 
@@ -38,14 +37,14 @@ class Info(Parameters):
 
     @property
     def ask(self) -> sites.Ask:
-        """The same as a question to the site."""
+        """Question to the site."""
         chain = self.selector if isinstance(self.selector, list) else [self.selector]
         attribute = self.attribute if self.action.endswith("attribute") else None
         return sites.Ask(tuple(chain[:-1]), chain[-1], attribute)
 
 
 class SiteParameters(Parameters):
-    """What is asked, and what counts when the site does not say it (any more)."""
+    """Questions to a site, and the values that count if the site does not answer them."""
 
     url: PageUrl
     infos: Annotated[list[Info], Field(max_length=MAX_ASKED)]
@@ -60,13 +59,13 @@ async def info_from_website(run: TaskRun, parameters: SiteParameters) -> Value:
         return Value(data=await sites.answers(run, port, parameters.url, [i.ask for i in parameters.infos]))
     except BrowserProblem as error:
         if parameters.backups is None:
-            async with of_result(run):
+            async with as_result_error(run):
                 raise
         return Value(data=parameters.backups, note=f"not from the site: {error}")
 
 
 class RecreationParameters(Parameters):
-    """Which text of the page counts."""
+    """Text of the page that counts."""
 
     selector: Literal["class"]
     class_name: Annotated[Key, Field(alias="class", pattern=r"^[\w-]+$")]
@@ -77,7 +76,7 @@ class RecreationParameters(Parameters):
 @getter(RecreationParameters)
 async def goto_recreation_page(run: TaskRun, parameters: RecreationParameters) -> Value:
     """A text of what a search for Diamond finds first at recreation.gov, at its next free date."""
-    async with of_result(run):
+    async with as_result_error(run):
         port = await tabs.find_port(run, wait_s=START_S, start=True)
         async with sites.visiting(run, port, parameters.url) as site:
             await site.do("fill", "input#hero-search-input", "Diamond", wait_s=SLOW_SITE_S)
@@ -97,7 +96,7 @@ class PdfParameters(Parameters):
 @getter(PdfParameters)
 async def pdf_from_url(run: TaskRun, parameters: PdfParameters) -> Value:
     """A page as the replica's browser prints it to PDF."""
-    async with of_result(run):
+    async with as_result_error(run):
         port = await tabs.find_port(run, wait_s=START_S, start=True)
         async with sites.visiting(run, port, parameters.path) as site:
             data = await site.pdf()

@@ -1,4 +1,4 @@
-"""What tasks ask of sites rather than of tabs: texts behind some clicks, a page as a PDF file.
+"""Questions to sites rather than to tabs: texts behind some clicks, a page as a PDF file.
 
 It is done in a new tab of the replica's browser, which is closed at the end.
 """
@@ -18,7 +18,7 @@ from osgym_osworld.browser.devtools import Devtools
 from osgym_osworld.browser.errors import BrowserProblem
 
 ELEMENT_S = 10.0
-"""How long an element is waited for; OSWorld's own."""
+"""Wait for an element of a page, as in OSWorld."""
 PDF_S = 60.0
 MAX_PDF_BYTES = 24 << 20
 MAX_VALUE_CHARS = 20_000
@@ -71,7 +71,7 @@ class Site:
     async def do(
         self, what: str, selector: str, name: str = "", nth: int = 0, wait_s: float = ELEMENT_S
     ) -> str:
-        """Do something with an element as soon as it is there.
+        """Act on an element as soon as it exists.
 
         Args:
             what: ``click``; ``fill``; read its ``text``, as it is shown, ``all`` of it, or an ``attribute``.
@@ -91,7 +91,7 @@ class Site:
                 await asyncio.sleep(tabs.POLL_S)
 
     async def answer(self, url: str, ask: Ask) -> str:
-        """Go to a page unless it is there, click, and read."""
+        """Load a page unless it is loaded, click, and read."""
         if await self.do("ready", "the page") != url:
             await self.go(url)
         for selector in ask.clicks:
@@ -109,7 +109,7 @@ class Site:
         await self.do("ready", "the page")
 
     async def pdf(self) -> bytes:
-        """The page as a PDF file, on paper of letter size without margins.
+        """Return the page as a PDF file, on paper of letter size without margins.
 
         Raises:
             BrowserProblem: The browser does not print it, or it is larger than 24 MiB.

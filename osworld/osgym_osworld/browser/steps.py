@@ -9,10 +9,10 @@ from pydantic import Field
 
 from osgym_host.tasks.getter_plugin import MAX_URL_CHARS, Parameters, StepProblem, TaskRun, setup_step
 from osgym_osworld.browser import tabs
-from osgym_osworld.browser.blame import of_step
+from osgym_osworld.browser.errors import as_step_error
 
 START_S = 60.0
-"""For a browser that a step before has launched."""
+"""Wait for a browser that an earlier step has launched."""
 
 HISTORY_S = 120.0
 MAX_VISITS = 1000
@@ -45,7 +45,7 @@ class OpenTabsParameters(Parameters):
 @setup_step(OpenTabsParameters)
 async def chrome_open_tabs(run: TaskRun, parameters: OpenTabsParameters) -> None:
     """Open addresses in the browser that was launched, in place of its first tab."""
-    async with of_step(run):
+    async with as_step_error(run):
         port = await tabs.find_port(run, wait_s=START_S)
         await tabs.open_all(run, port, parameters.urls_to_open)
 
@@ -57,7 +57,7 @@ class CloseTabsParameters(Parameters):
 @setup_step(CloseTabsParameters)
 async def chrome_close_tabs(run: TaskRun, parameters: CloseTabsParameters) -> None:
     """Close the tabs of these addresses."""
-    async with of_step(run):
+    async with as_step_error(run):
         port = await tabs.find_port(run, wait_s=START_S)
         await tabs.close_all(run, port, parameters.urls_to_close)
 

@@ -1,4 +1,4 @@
-"""What tasks do with a browser's tabs: list, open, close, find the one in front, read from it."""
+"""Tabs of a browser: listed, opened, closed, found in front, read."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ from osgym_osworld.browser.urls import same_url
 from osgym_osworld.listeners import FIND_LISTENER
 
 PORTS = (9222, 1337)
-"""Where OSWorld's tasks have the browser listen: behind their relay, and itself."""
+"""Debugging ports in OSWorld's tasks: that of their relay, and the browser's own."""
 PROGRAMS = ("chrome", "chromium", "google-chrome")
 """Names of the files that a browser's first process runs."""
 START = ["google-chrome", "--remote-debugging-port=1337"]
 CALL_S = 20.0
-"""For what asks the browser once."""
+"""Deadline of a single call to the browser."""
 LOAD_S = 60.0
-"""For a page to load; OSWorld's own."""
+"""Wait for a page to load, as in OSWorld."""
 PROBE_S = 3.0
 """A page that does nothing answers so soon."""
 POLL_S = 0.25
@@ -33,7 +33,7 @@ MAX_CONTENT_CHARS = 4_000_000
 
 @dataclass(frozen=True, slots=True)
 class Tab:
-    """A tab, as the browser itself tells of it."""
+    """A tab, as the browser describes it."""
 
     target_id: str
     title: str
@@ -42,7 +42,7 @@ class Tab:
 
 @contextlib.asynccontextmanager
 async def within(run: TaskRun, what: str, most_s: float) -> AsyncIterator[None]:
-    """Bound what is done in the browser.
+    """Bound the time of calls to the browser.
 
     Raises:
         BrowserProblem: It took longer than `most_s`.
@@ -59,7 +59,7 @@ async def within(run: TaskRun, what: str, most_s: float) -> AsyncIterator[None]:
 
 
 async def find_port(run: TaskRun, *, wait_s: float, start: bool = False) -> int:
-    """Return the port at which the browser listens, once it does.
+    """Wait until the browser listens at a debugging port; return the port.
 
     Args:
         wait_s: For a browser that is being started.
@@ -194,7 +194,7 @@ async def attach(browser: Devtools, target: str) -> str:
 
 @contextlib.asynccontextmanager
 async def in_front(run: TaskRun, port: int) -> AsyncIterator[tuple[Tab, Devtools, str]]:
-    """Find the tab in front; give it, a connection to its browser, and its session there.
+    """Find the tab in front; yield it, a connection to its browser, and its session.
 
     Raises:
         BrowserProblem: No tab is open, or none answers.
@@ -209,7 +209,7 @@ async def in_front(run: TaskRun, port: int) -> AsyncIterator[tuple[Tab, Devtools
 
 
 async def _session_if_shown(run: TaskRun, browser: Devtools, tab: Tab) -> str | None:
-    """Attach to a tab that shows; None for one that does not, or gives no answer."""
+    """Attach to a tab that is shown; return None if it is not shown or does not answer."""
     with contextlib.suppress(BrowserProblem):
         async with within(run, "asking a tab", PROBE_S):
             session = await attach(browser, tab.target_id)
@@ -219,7 +219,7 @@ async def _session_if_shown(run: TaskRun, browser: Devtools, tab: Tab) -> str | 
 
 
 async def run_in_page(browser: Devtools, session: str, function: str, argument: Any) -> Any:
-    """Call a function of ours in a page, in a world of its own that the page cannot see; return its value.
+    """Call a function in an isolated world of a page, which the page cannot see; return its value.
 
     Raises:
         BrowserProblem: The page has gone meanwhile, or the browser does not do it.
@@ -289,7 +289,7 @@ PAGE = (Query("title"), Query("url"), Query("html"))
 
 
 def page_of(title: Sequence[str], url: Sequence[str], content: Sequence[str]) -> dict[str, str]:
-    """What tasks are told of a page, from what `PAGE` found."""
+    """Return a page as tasks get it, from the answers to `PAGE`."""
     return {
         "title": "".join(title[:1]),
         "url": "".join(url[:1]),

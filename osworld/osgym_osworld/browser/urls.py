@@ -1,4 +1,4 @@
-"""Addresses of pages: when two are the same, and what the address bar shows of one."""
+"""Addresses of pages: their comparison, their form in the address bar, their parts."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ from urllib.parse import parse_qs, unquote, urlsplit
 
 _SCHEME = re.compile(r"^[A-Za-z][A-Za-z0-9+.-]*://")
 _SECOND_LEVEL = frozenset({"ac", "co", "com", "edu", "gov", "go", "ne", "net", "or", "org"})
-"""What stands before a country's code in a suffix of two labels, such as `co.uk`."""
+"""First labels of suffixes of two labels, such as `co.uk`."""
 _DEFAULT_PORTS = {"http": "80", "https": "443"}
 _SHOWN = re.compile(r"^(?:https?://(?:www\.)?|file://)", re.IGNORECASE)
 
 
 def same_url(a: str, b: str) -> bool:
-    """Whether two addresses are one page's, by OSWorld's rule.
+    """Return whether two addresses are those of one page, by OSWorld's rule.
 
     A missing scheme is http; `www.`, a lone `/` and the suffix of a name (`.com`, `.co.uk`) do not count.
     """
@@ -52,7 +52,7 @@ def _site(netloc: str, scheme: str) -> str:
 
 
 def shown(url: str) -> str:
-    """What Chrome's address bar shows of an address that is not being edited: no http(s), no `www.`."""
+    """Return an address as Chrome's address bar shows it while it is not edited: no http(s), no `www.`."""
     text = _SHOWN.sub("", url)
     whole = _SCHEME.match(url) is not None and text != url
     return text[:-1] if whole and text.count("/") == 1 and text.endswith("/") and len(text) > 1 else text
@@ -61,7 +61,7 @@ def shown(url: str) -> str:
 def query_values(
     url: str, keys: list[str], renamed: dict[str, str], *, split: bool
 ) -> dict[str, str | list[str]]:
-    """The first value of each key of an address's query, empty where there is none.
+    """Return the first value of each key of an address's query, empty where there is none.
 
     Args:
         renamed: New names of keys.
@@ -89,7 +89,7 @@ _FLAGS = {
 
 
 def path_filters(url: str, keys: list[str]) -> dict[str, str | bool | None]:
-    """What the path of a shop's address filters by, with OSWorld's names.
+    """Return the filters in the path of a shop's address, with OSWorld's names.
 
     Args:
         keys: Filters to give, of those that the path has; of the discount only whether it is half off alone.
@@ -112,7 +112,7 @@ def path_filters(url: str, keys: list[str]) -> dict[str, str | bool | None]:
 
 
 def _filters(path: str) -> dict[str, str | None]:
-    """The first two parts of a path after each other that both have commas: names, and their values."""
+    """Return the first two adjacent parts of a path that both have commas: names, and their values."""
     parts = path.strip("/").split("/")
     for names, values in itertools.pairwise(parts):
         if "," in names and "," in values:
@@ -123,7 +123,7 @@ def _filters(path: str) -> dict[str, str | None]:
 
 
 def path_part(url: str, index: int, *, without_query: bool) -> str | None:
-    """The part of an address between two slashes; None when there are not so many."""
+    """Return the part of an address between two slashes; None if it has fewer slashes."""
     parts = url.split("/")
     if not -len(parts) <= index < len(parts):
         return None
@@ -131,6 +131,6 @@ def path_part(url: str, index: int, *, without_query: bool) -> str | None:
 
 
 def without_query(url: str) -> str:
-    """An address without its query."""
+    """Return an address without its query."""
     head, hash_sign, fragment = url.partition("#")
     return head.partition("?")[0] + hash_sign + fragment

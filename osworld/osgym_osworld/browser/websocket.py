@@ -1,4 +1,4 @@
-"""A WebSocket over a tunnel into a replica: the protocol is `websockets`', which does no I/O here."""
+"""A WebSocket over a tunnel into a replica, by the protocol classes of `websockets`, which do no I/O."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from osgym_osworld.browser.errors import BrowserProblem
 
 MAX_MESSAGE_BYTES = 8 * 1024 * 1024
 MAX_SESSION_BYTES = 32 * 1024 * 1024
-"""What one connection may bring in all."""
+"""Largest number of bytes that one connection may receive."""
 MAX_MESSAGES = 20_000
 MAX_FRAGMENTS = 20_000
 _CONTENT = frozenset({Opcode.TEXT, Opcode.CONT})
@@ -34,7 +34,7 @@ class WebSocket:
 
     @classmethod
     async def connect(cls, tunnel: GuestTunnel, url: str) -> WebSocket:
-        """Shake hands.
+        """Open the connection.
 
         Raises:
             BrowserProblem: The other side speaks no WebSocket, or hangs up.
@@ -72,7 +72,7 @@ class WebSocket:
         return self._whole.popleft()
 
     async def _take(self) -> None:
-        """Take what has come; keep the messages that are whole."""
+        """Store received bytes; keep the complete messages."""
         try:
             data = await self._tunnel.receive()
         except OSError as error:
@@ -102,7 +102,7 @@ class WebSocket:
         await self._flush()
 
     async def _flush(self) -> None:
-        """Send what is to be sent, answers to pings too."""
+        """Send all pending data, answers to pings included."""
         try:
             for data in self._protocol.data_to_send():
                 if data:

@@ -1,4 +1,4 @@
-"""The text in a picture, read by Tesseract: its library in this process, since a confined one starts nothing.
+"""Text in a picture, read by Tesseract as a library: a confined process can start no program.
 
 Debian's `tesseract-ocr` has it. The model is loaded by `warm_up`, before the evaluator shuts itself in.
 """
@@ -46,7 +46,7 @@ class Reader:
         self._api.TessBaseAPISetVariable(self._handle, b"debug_file", b"/dev/null")
 
     def read(self, image: Image.Image) -> list[str]:
-        """Return what is written in a picture, as found in each of two ways, words apart by one blank."""
+        """Return the text of a picture as found in each of two modes, words apart by one blank."""
         scale = min(_SCALE, _MAX_SIDE / max(image.size))
         size = max(1, round(image.width * scale)), max(1, round(image.height * scale))
         grey = image.convert("L").resize(size)
@@ -69,13 +69,13 @@ class Reader:
 
 @cache
 def reader() -> Reader:
-    """Return the one of this process, loaded when it is first asked for."""
+    """Return this process's reader, loaded at the first call."""
     return Reader()
 
 
 @cache
 def is_there() -> bool:
-    """Whether the library and its model are installed; neither is loaded."""
+    """Return whether the library and its model are installed; neither is loaded."""
     return _models() is not None and ctypes.util.find_library("tesseract") is not None
 
 

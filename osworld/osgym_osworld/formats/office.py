@@ -18,7 +18,7 @@ _DECLARATIONS = (b"<!DOCTYPE", b"<!ENTITY")
 
 
 def _check_package(file: InputFile, main_part: str) -> bytes:
-    """The bytes of an Office Open XML package without bombs and without declarations in its XML.
+    """Return the bytes of an Office Open XML package without bombs and without declarations in its XML.
 
     Raises:
         Unreadable: it is none, or has such.
@@ -37,7 +37,7 @@ def _check_package(file: InputFile, main_part: str) -> bytes:
 
 @reader
 def open_presentation(file: InputFile) -> Any:
-    """A pptx file as python-pptx's ``Presentation``.
+    """Return a pptx file as python-pptx's ``Presentation``.
 
     Raises:
         Unreadable: corrupt, a bomb, or of another kind.
@@ -49,7 +49,7 @@ def open_presentation(file: InputFile) -> Any:
 
 @reader
 def open_document(file: InputFile) -> Any:
-    """A docx file as python-docx's ``Document``.
+    """Return a docx file as python-docx's ``Document``.
 
     Raises:
         Unreadable: corrupt, a bomb, or of another kind.
@@ -70,7 +70,7 @@ def cell_runs(document: Any) -> Iterator[Any]:
 
 @reader
 def open_pdf(file: InputFile) -> Any:
-    """A PDF file as pypdf's ``PdfReader``.
+    """Return a PDF file as pypdf's ``PdfReader``.
 
     Raises:
         Unreadable: damaged, encrypted, of another kind, or of more than 500 pages.
@@ -85,7 +85,7 @@ def open_pdf(file: InputFile) -> Any:
 
 @reader
 def pdf_text(file: InputFile) -> str:
-    """The text of all pages, one after the other, without blanks at both ends.
+    """Return the text of all pages, one after the other, without blanks at both ends.
 
     Raises:
         Unreadable: damaged, encrypted, of another kind, or of more than 250,000 characters.
@@ -102,7 +102,7 @@ def pdf_text(file: InputFile) -> str:
 
 @reader
 def pdf_images(file: InputFile) -> list[Image.Image]:
-    """The pictures of all pages, page by page; one that cannot be decoded is left out.
+    """Return the pictures of all pages, page by page; one that cannot be decoded is left out.
 
     Raises:
         Unreadable: damaged, encrypted, of another kind, or with more than 500 pictures or 64 megapixels.

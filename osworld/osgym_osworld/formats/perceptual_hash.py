@@ -1,4 +1,4 @@
-"""A picture's hash by what it looks like: of 64 bits, so that similar pictures differ in few.
+"""Perceptual hash of a picture: 64 bits, of which similar pictures differ in few.
 
 The phash that is common (Zauner, 2010): the lowest 8 × 8 frequencies of the picture in 32 × 32 greys, each
 above the median or not.
@@ -16,7 +16,7 @@ SIDE, LOW = 32, 8
 
 
 def perceptual_hash(image: Image.Image) -> int:
-    """The hash of an image of any mode and size."""
+    """Return the hash of an image of any mode and size."""
     import numpy as np
     from PIL import Image as Pictures
 
@@ -28,13 +28,13 @@ def perceptual_hash(image: Image.Image) -> int:
 
 
 def hash_distance(a: Image.Image, b: Image.Image) -> int:
-    """How many bits of two images' hashes differ, 0 to 64."""
+    """Return the number of different bits in two images' hashes, 0 to 64."""
     return (perceptual_hash(a) ^ perceptual_hash(b)).bit_count()
 
 
 @cache
 def _cosines() -> Any:
-    """The matrix of the discrete cosine transform (type II) of `SIDE` values."""
+    """Return the matrix of the discrete cosine transform (type II) of `SIDE` values."""
     import numpy as np
 
     k, n = np.arange(SIDE)[:, None], np.arange(SIDE)[None, :]

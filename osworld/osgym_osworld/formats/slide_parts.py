@@ -57,7 +57,7 @@ def _relations(file: InputFile, archive: zipfile.ZipFile, number: int) -> list[E
 
 
 def _target(file: InputFile, archive: zipfile.ZipFile, relation: Element) -> InputFile:
-    """What a relation leads to within the package: a name in the archive, never a path of a disk."""
+    """Return the target of a relation within the package: a name in the archive, never a path of a disk."""
     name = relation.get("Target", "")
     if relation.get("TargetMode") == "External":
         raise file.bad(f"it only has a link to {name[:200]}")

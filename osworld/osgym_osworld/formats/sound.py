@@ -1,4 +1,4 @@
-"""How alike two sounds are: by the cepstrum of each moment, the moments brought together in time.
+"""Similarity of two sounds: by the cepstrum of each moment, the moments aligned in time.
 
 Mel-frequency cepstral coefficients as librosa computes them by default (22,050 Hz, windows of 2048 samples
 every 512, 128 bands on Slaney's scale, 20 coefficients), each scaled to its largest; the moments are aligned
@@ -19,7 +19,7 @@ _WINDOWS_AT_ONCE = 2048
 
 
 def likeness(a: Any, b: Any) -> float:
-    """How alike two sounds are, 0 to 1: e to the negative mean distance along their alignment.
+    """Return the similarity of two sounds, 0 to 1: e to the negative mean distance along their alignment.
 
     Args:
         a: Samples, float32 in −1 to 1, mono at `RATE_HZ`; one at least.
@@ -98,7 +98,7 @@ def _unit(vectors: Any) -> Any:
 
 
 def _distances(one: Any, others: Any) -> Any:
-    """The cosine distance of one moment to several."""
+    """Return the cosine distance of one moment to several."""
     import numpy as np
 
     lengths = one[1][0] * others[1][:, 0]
@@ -106,7 +106,7 @@ def _distances(one: Any, others: Any) -> Any:
 
 
 def _aligned(a: Any, b: Any) -> tuple[float, int]:
-    """The distance along the best path that was found, and the path's length."""
+    """Return the distance along the best path that was found, and the path's length."""
     distance, path = _fast(a, b)
     return distance, len(path)
 
@@ -132,7 +132,7 @@ def _halved(vectors: Any) -> Any:
 
 
 def _near(path: Iterable[tuple[int, int]], rows: int, columns: int) -> list[tuple[int, int]]:
-    """For each row, the columns (from, to) within the radius of a path of half the size."""
+    """Return for each row the columns (from, to) within the radius of a path of half the size."""
     first, last = [columns] * rows, [0] * rows
     for i, j in path:
         low, high = max(0, 2 * (j - _RADIUS)), min(columns, 2 * (j + _RADIUS) + 2)
@@ -142,7 +142,7 @@ def _near(path: Iterable[tuple[int, int]], rows: int, columns: int) -> list[tupl
 
 
 def _align(a: Any, b: Any, window: list[tuple[int, int]]) -> tuple[float, Path]:
-    """The best path within a window; each step goes on in one sound or in both."""
+    """Return the best path within a window; each step goes on in one sound or in both."""
     infinite = float("inf")
     costs: list[list[float]] = []
     for i, (start, end) in enumerate(window):

@@ -1,4 +1,4 @@
-"""How alike two images are in structure: the mean structural similarity index.
+"""Structural similarity of two images: the mean structural similarity index.
 
 As Wang, Bovik, Sheikh and Simoncelli (2004) define it with a uniform window of 7 × 7 pixels, sample
 covariances and data of one byte; what scikit-image computes by default, without its gigabytes of company.
@@ -18,7 +18,7 @@ _BAND_PIXELS = 1 << 17
 
 
 def structural_similarity(a: Image.Image, b: Image.Image) -> float:
-    """The mean over all places and channels, −1 to 1; 1 for equal images.
+    """Return the mean over all places and channels, −1 to 1; 1 for equal images.
 
     Args:
         a: An image of one or more bands of bytes (``L``, ``RGB``).
@@ -43,7 +43,7 @@ def _of_channel(a: Image.Image, b: Image.Image) -> float:
 
 
 def _index(x: Any, y: Any) -> Any:
-    """The index at each place of a window within two arrays of bytes (rows × columns)."""
+    """Return the index at each place of a window within two arrays of bytes (rows × columns)."""
     import numpy as np
 
     x, y = x.astype(np.int32), y.astype(np.int32)
@@ -59,7 +59,7 @@ def _index(x: Any, y: Any) -> Any:
 
 
 def _window_sums(values: Any) -> Any:
-    """The sums over each window that lies within the array, exact (49 × 255² fit)."""
+    """Return the sums over each window that lies within the array, exact (49 × 255² fit)."""
     rows, columns = (length - WINDOW + 1 for length in values.shape)
     down = sum((values[i : i + rows] for i in range(1, WINDOW)), values[:rows])
     return sum((down[:, i : i + columns] for i in range(1, WINDOW)), down[:, :columns])

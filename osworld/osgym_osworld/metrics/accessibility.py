@@ -63,7 +63,7 @@ def _alike(text: str, wanted: str, exact: object) -> float:
 
 
 def _find(tree: Any, rule: dict[str, Any]) -> list[Any]:
-    """The elements that a rule names.
+    """Return the elements that a rule names.
 
     Raises:
         Unreadable: Its path or selector is wrong.
@@ -90,7 +90,7 @@ def _tree(value: Argument) -> Any:
 
 @reader
 def _parsed(file: InputFile) -> Any:
-    """The tree's root.
+    """Return the tree's root.
 
     Raises:
         Unreadable: Malformed, or it declares a document type.

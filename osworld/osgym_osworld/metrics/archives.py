@@ -1,4 +1,4 @@
-"""Metrics over what files hold inside: members of archives, an e-book's parts, tables of a database.
+"""Metrics over parts of files: members of archives, an e-book's parts, tables of a database.
 
 Everything is read in memory: nothing is unpacked to a disk, and each member, their number and their sum are
 bounded before anything is compared.
@@ -94,7 +94,7 @@ def compare_archive(
 
 
 def _folder(file: InputFile, folder: str) -> dict[str, InputFile | None]:
-    """What lies directly in a folder of an archive, by name; None stands for a folder."""
+    """Return the members directly in a folder of an archive, by name; None stands for a folder."""
     prefix = posixpath.normpath(folder) + "/" if folder.strip("./") else ""
     found: dict[str, InputFile | None] = {}
     for path, data in _members(file).items():
@@ -106,7 +106,7 @@ def _folder(file: InputFile, folder: str) -> dict[str, InputFile | None]:
 
 @reader
 def _members(file: InputFile) -> dict[str, bytes | None]:
-    """The members of an archive by path; None for a folder. Links and devices are left out.
+    """Return the members of an archive by path; None for a folder. Links and devices are left out.
 
     Raises:
         Unreadable: It is none, damaged, or too large when unpacked.
@@ -135,7 +135,7 @@ def _members(file: InputFile) -> dict[str, bytes | None]:
 
 
 def _path(name: str) -> str:
-    """A member's path without what leads out of the archive; it names nothing outside of it anyway."""
+    """Return a member's path without the parts that lead out of the archive."""
     return posixpath.normpath("/" + name).lstrip("/")
 
 
@@ -153,7 +153,7 @@ def _uncompressed(file: InputFile) -> bytes:
 
 @metric(unsupported=needs("lxml"))
 def compare_epub(result: Argument, expected: Argument) -> Score:
-    """How alike the lines of two e-books' tables of contents, descriptions and pages are, in the mean.
+    """Mean similarity of the lines of two e-books' tables of contents, descriptions and pages.
 
     What is made anew for each copy (identifiers, points of the table of contents) does not count.
     """
@@ -171,7 +171,7 @@ def compare_epub(result: Argument, expected: Argument) -> Score:
 
 @reader
 def _book(file: InputFile) -> dict[str, list[str]]:
-    """The lines of an e-book's parts by name.
+    """Return the lines of an e-book's parts by name.
 
     Raises:
         Unreadable: It is none, or has more than 20,000 lines.

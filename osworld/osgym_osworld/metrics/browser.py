@@ -24,7 +24,7 @@ MAX_CHOICES = 10_000
 
 
 def _url_of(result: Argument) -> str | None:
-    """The address: itself, or in what describes a tab."""
+    """Return an address: the value itself, or the one in a tab's description."""
     found = result.get("url") if isinstance(result, dict) else result
     return found if isinstance(found, str) and found else None
 
@@ -53,7 +53,7 @@ def is_expected_active_tab(result: Argument, expected: Argument) -> Score:
 
 @metric()
 def is_expected_active_tab_approximate(result: Argument, expected: Argument) -> Score:
-    """The same, whatever the query."""
+    """The active tab shows the expected address; its query does not count."""
     rules = rules_of(expected)
     _kind(rules, "url")
     got, wanted = _url_of(result), str(rules["url"])

@@ -1,4 +1,4 @@
-"""Metrics over what commands, windows and players say, and over Thunderbird's files."""
+"""Metrics over the output of commands, windows and players, and over Thunderbird's files."""
 
 from __future__ import annotations
 
@@ -87,7 +87,7 @@ def is_vlc_playing(result: Argument, expected: Argument) -> Score:
 
 
 def _same_address(got: str, wanted: str) -> bool:
-    """Streams are shown by the last part of their path, or by an address of the same host below it."""
+    """Return whether VLC shows a stream: the last part of its path, or an address of the host below it."""
     if wanted in got:
         return True
     try:

@@ -32,7 +32,7 @@ _PRESENTATION = "{urn:oasis:names:tc:opendocument:xmlns:presentation:1.0}"
 
 @reader
 def paragraphs(file: InputFile) -> list[str]:
-    """The paragraphs of a document in order, empty ones too.
+    """Return the paragraphs of a document in order, empty ones too.
 
     Raises:
         Unreadable: corrupt, a bomb, or of another kind.
@@ -55,7 +55,7 @@ def paragraphs(file: InputFile) -> list[str]:
 
 @reader
 def body_paragraphs(file: InputFile) -> list[str]:
-    """The paragraphs that OSWorld compares: of a docx those of its body alone, no tables and text boxes.
+    """Return the paragraphs that OSWorld compares: those of a docx without tables and text boxes.
 
     Raises:
         Unreadable: corrupt, a bomb, or of another kind.
@@ -70,7 +70,7 @@ def body_paragraphs(file: InputFile) -> list[str]:
 
 
 def _run_texts(paragraph: Element) -> Iterator[str]:
-    """The text of a paragraph's runs and links as python-docx reads it: a break is a line's or nothing."""
+    """Yield the text of a paragraph's runs and links as python-docx reads it: only line breaks count."""
     for child in paragraph:
         if child.tag == f"{_W}hyperlink":
             yield from _run_texts(child)
@@ -183,7 +183,7 @@ def _include_exclude(text: str, rules: dict[str, Any]) -> Score:
 
 @reader
 def slides(file: InputFile) -> list[list[str]]:
-    """The text of each slide, paragraph by paragraph, without notes and empty paragraphs.
+    """Return the text of each slide, paragraph by paragraph, without notes and empty paragraphs.
 
     Raises:
         Unreadable: corrupt, a bomb, or of another kind.
@@ -207,7 +207,7 @@ def slides(file: InputFile) -> list[list[str]]:
 
 
 def _slide_order(file: InputFile, archive: zipfile.ZipFile, found: dict[int, str]) -> list[int]:
-    """Slides in the order they are shown, which need not be that of their file names."""
+    """Return slides in the order they are shown, which need not be that of their file names."""
     relations = "{http://schemas.openxmlformats.org/officeDocument/2006/relationships}id"
     targets = {
         r.get("Id"): r.get("Target", "")

@@ -48,7 +48,7 @@ def _runs(document: Any) -> Iterator[Any]:
 
 
 def _pairs(a: Any, b: Any) -> Iterator[tuple[Any, Any]]:
-    """The runs that stand at the same place of two documents, as far as both go."""
+    """Yield the runs that stand at the same place of two documents, as far as both go."""
     for one, other in zip(a.paragraphs, b.paragraphs, strict=False):
         yield from zip(one.runs, other.runs, strict=False)
 
@@ -67,7 +67,7 @@ def contains_page_break(result: Argument, expected: Argument) -> Score:
 
 @metric(unsupported=_docx)
 def compare_subscript_contains(result: Argument, expected: Argument) -> Score:
-    """At some place, both documents have a subscript."""
+    """Both documents have a subscript at the same place."""
     pairs = _pairs(*_two(result, expected))
     found = any(a.font.subscript and b.font.subscript for a, b in pairs)
     return Score(1.0) if found else Score(0.0, "no subscript is where one is expected")
@@ -111,7 +111,7 @@ def compare_init_lines(result: Argument, expected: Argument) -> Score:
 
 @metric(unsupported=_docx)
 def compare_docx_lines(result: Argument, expected: Argument) -> Score:
-    """The same paragraphs, in any order and number; empty ones do not count."""
+    """Both documents have the same paragraphs, in any order and number; empty ones do not count."""
     got, wanted = ({text.strip() for text in _texts(document)} - {""} for document in _two(result, expected))
     return Score(1.0) if got == wanted else differ("the lines", sorted(got - wanted), sorted(wanted - got))
 
@@ -137,7 +137,7 @@ def _table(table: Any) -> list[list[str]]:
 
 @metric(unsupported=_docx)
 def compare_docx_images(result: Argument, expected: Argument) -> Score:
-    """The same pictures, pixel by pixel, in the order of their relations."""
+    """Both documents have the same pictures, pixel by pixel, in the order of their relations."""
     got, wanted = (_pictures(as_file(v, role)) for v, role in ((result, "result"), (expected, "expected")))
     if len(got) != len(wanted):
         return differ("the number of pictures", len(got), len(wanted))
@@ -274,7 +274,7 @@ def check_italic_font_size_14(result: Argument, expected: Argument) -> Score:
 
 
 def _trains(texts: list[str]) -> list[str]:
-    """The second of four entries of each line that has four."""
+    """Return the second of four entries of each line that has four."""
     parts = [text.split(",") for text in texts]
     return [row[1].strip() for row in parts if len(row) == 4]
 
@@ -311,7 +311,7 @@ def compare_unique_train_records(result: Argument, expected: Argument) -> Score:
 
 @metric()
 def compare_highlighted_text(result: Argument, expected: Argument) -> Score:
-    """The same texts are highlighted."""
+    """Both documents have the same highlighted texts."""
     got = _highlighted(as_file(result, "result"))
     wanted = _highlighted(as_file(expected, "expected"))
     return Score(1.0) if got == wanted else differ("what is highlighted", sorted(got), sorted(wanted))
@@ -334,7 +334,7 @@ def compare_references(
     reference_base_result: float = 0.5,
     content_only: bool = True,
 ) -> Score:
-    """How alike the paragraphs after ``reference_indicator`` are, beyond ``reference_base_result``.
+    """Similarity of the paragraphs after ``reference_indicator``, beyond ``reference_base_result``.
 
     ``content_only`` stands in a task; nothing but the text is ever compared.
     """

@@ -1,4 +1,4 @@
-"""Metrics over what is marked in documents: highlighted words, coloured words in tables, parted sentences.
+"""Metrics over marks in documents: highlighted words, coloured words in tables, parted sentences.
 
 OSWorld's. A colour that is not given by its red, green and blue (none, or one of the theme) is neither red
 nor blue; OSWorld's own fails there.
@@ -41,7 +41,7 @@ def check_highlighted_words(result: Argument, expected: Argument) -> Score:
 
 @reader
 def _highlighted(file: InputFile) -> str | None:
-    """The first text with a yellow ground in an odt file; None where there is none."""
+    """Return the first text with a yellow ground in an odt file; None where there is none."""
     archive = file.zip()
     if "content.xml" not in archive.namelist():
         raise file.bad("it has no content.xml")

@@ -1,4 +1,4 @@
-"""Metrics over PDF files, archives, programs and data that are compared with what is expected."""
+"""Metrics that compare PDF files, archives, programs and data with expected ones."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ _pypdf = needs("pypdf")
 
 
 def _alike(a: InputFile, b: InputFile) -> float:
-    """How alike the texts of two PDF files are, 0 to 1."""
+    """Similarity of the texts of two PDF files, 0 to 1."""
     wanted = pdf_text(b)
     got = pdf_text(a)
     return 1.0 if got == wanted else similarity(got, wanted)
@@ -50,7 +50,7 @@ def _alike(a: InputFile, b: InputFile) -> float:
 
 @metric(unsupported=_pypdf)
 def compare_pdfs(result: Argument, expected: Argument) -> Score:
-    """How alike the texts of PDF files are, in the mean of all pairs; one that is unreadable counts 0."""
+    """Mean similarity of the texts of pairs of PDF files; an unreadable file counts 0."""
     got = result if isinstance(result, list) else [result]
     wanted = expected if isinstance(expected, list) else [expected]
     scores: list[float] = []
@@ -127,7 +127,7 @@ def compare_zip_files(result: Argument, expected: Argument) -> Score:
 
 @metric()
 def diff_text_file(result: Argument, expected: Argument) -> Score:
-    """How alike the lines of two text files are (difflib's ratio)."""
+    """Similarity of the lines of two text files (difflib's ratio)."""
     got, wanted = (
         as_file(value, role).text().splitlines()
         for value, role in ((result, "result"), (expected, "expected"))

@@ -1,4 +1,4 @@
-"""Metrics over what is written in pictures."""
+"""Metrics over the text in pictures."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from PIL import Image
 
 _DUMP_HEADER = struct.Struct(">25I")
-"""Of `xwd`'s files (XWDFile.h), as it writes them on every machine: big-endian."""
+"""Header of `xwd`'s files (XWDFile.h), big-endian on every machine."""
 _DUMP_VERSION = 7
 _DUMP_COLOUR = 12
 """Bytes of each entry of the table between header and pixels."""
@@ -31,7 +31,7 @@ _DEPTHS = {24, 32}
 
 @metric(unsupported=ocr.NeedsTesseract())
 def compare_image_text(result: Argument, expected: Argument) -> Score:
-    """Whether ``text`` (``type`` "text") is written in the picture, as Tesseract reads it; case counts.
+    """The picture has ``text`` (``type`` "text") written in it, as Tesseract reads it; case counts.
 
     Runs of blanks and ends of lines are one blank on both sides.
     """
@@ -46,14 +46,14 @@ def compare_image_text(result: Argument, expected: Argument) -> Score:
 
 
 def _picture(file: InputFile) -> Image.Image:
-    """A picture, or a dump of the screen by `xwd`, which programs of the desktop may have written."""
+    """Return a picture, or a dump of the screen by `xwd`, which programs of the desktop may have written."""
     is_dump = len(file.data()) >= _DUMP_HEADER.size and file.data()[4:8] == struct.pack(">I", _DUMP_VERSION)
     return _dump(file) if is_dump else open_image(file)
 
 
 @reader
 def _dump(file: InputFile) -> Image.Image:
-    """A screen dump of 24 or 32 bits a pixel.
+    """Return a screen dump of 24 or 32 bits a pixel.
 
     Raises:
         Unreadable: damaged, or of another kind.

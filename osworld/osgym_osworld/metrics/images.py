@@ -26,7 +26,7 @@ MAX_PIXELS = 64_000_000
 
 @reader
 def open_image(file: InputFile) -> Image.Image:
-    """The image, decoded.
+    """Return the image, decoded.
 
     Raises:
         Unreadable: damaged, of another kind, or larger than 64 megapixels.
@@ -65,7 +65,7 @@ def _seen_size(image: Image.Image) -> tuple[int, int]:
 
 
 def has_alpha(image: Image.Image) -> bool:
-    """Whether some of it can be transparent."""
+    """Return whether an image can have transparent pixels."""
     return image.mode in {"RGBA", "LA"} or "transparency" in image.info
 
 

@@ -31,7 +31,7 @@ ALIKE_IN_CONTRAST = 0.65
 MIRRORED = 0.99
 _NORMAL_BRIGHTNESS = 128
 _GAIN = 0.01
-"""What an image has to gain over ``reference_base_result`` to count."""
+"""Least gain of an image over ``reference_base_result`` that counts."""
 _DARK = 128
 _AT_THE_EDGE = 0.05
 """A part of the width, or of a length from the middle."""
@@ -44,7 +44,7 @@ def _two(result: Argument, expected: Argument) -> tuple[Image.Image, Image.Image
 
 
 def _alike(a: Image.Image, b: Image.Image, threshold: float = ALIKE) -> Score:
-    """1 when two images of the same size are alike in structure, in RGB."""
+    """Score 1 if two images of the same size are similar in structure, in RGB."""
     if min(*a.size, *b.size) < WINDOW:
         return Score(0.0, f"images smaller than {WINDOW} pixels cannot be compared")
     if a.size != b.size:
@@ -57,7 +57,7 @@ def _alike(a: Image.Image, b: Image.Image, threshold: float = ALIKE) -> Score:
 
 @metric(unsupported=_numpy)
 def compare_images(result: Argument, expected: Argument, reference_base_result: float | None = None) -> Score:
-    """How alike two images are in grey, in the size of the narrower one.
+    """Similarity of two images in grey, in the size of the narrower one.
 
     With ``reference_base_result`` (how alike the image was before), the part of the rest that was gained.
     """
@@ -120,7 +120,7 @@ def check_file_exists_and_structure_sim(result: Argument, expected: Argument) ->
 
 @metric(unsupported=_numpy)
 def check_structure_sim_resized(result: Argument, expected: Argument) -> Score:
-    """What is not transparent, in the expected size, is alike in structure."""
+    """The opaque part of the image, in the expected size, is similar in structure."""
     a, b = _two(result, expected)
     if has_alpha(a):
         a = a.convert("RGBA")
@@ -175,7 +175,7 @@ def check_brightness_decrease_and_structure_sim(
 
 
 def _mean_squared_error(a: Image.Image, b: Image.Image) -> float:
-    """Over bytes as 0 to 1, in RGB and the second image's size."""
+    """Return the mean squared error of bytes as 0 to 1, in RGB and the second image's size."""
     from PIL import Image, ImageChops, ImageStat
 
     if a.size != b.size:

@@ -59,7 +59,7 @@ _NAME_CHARS = 80
 
 
 def unsupported_method(condition: object) -> str | None:
-    """Name the method of a condition that `matches` does not know; None when it does."""
+    """Return the method of a condition that `matches` lacks; None if it has the method."""
     method = condition.get("method", "eq") if isinstance(condition, dict) else None
     if not isinstance(method, str):
         return f"method {str(method)[:_NAME_CHARS]}"
@@ -71,7 +71,7 @@ def unsupported_method(condition: object) -> str | None:
 
 
 def matches(value: Any, method: str, ref: Any) -> bool:
-    """Whether a value fulfils a condition: eq ne lt le gt ge, approx[:tolerance], re[.FLAG…], …
+    """Return whether a value fulfils a condition: eq ne lt le gt ge, approx[:tolerance], re[.FLAG…], …
 
     ``range.te`` (t for less than, e for less or equal) is between ``ref``'s two; ``str_list_eq`` and
     ``str_set_eq`` compare what stands between commas; ``spreadsheet_range`` holds the first range of
@@ -111,7 +111,7 @@ def _in_order(value: Any, name: str, argument: str, ref: Any) -> bool:
 
 
 def _holds_range(value: Any, inner: str, outer: str) -> bool:
-    """Whether ranges of cells hold those of ``inner`` and lie within those of ``outer``."""
+    """Return whether ranges of cells hold those of ``inner`` and lie within those of ``outer``."""
     from openpyxl.worksheet.cell_range import MultiCellRange
 
     got = MultiCellRange(str(value)).ranges
@@ -127,7 +127,7 @@ def _yaml_reader(options: Mapping[str, Any]) -> list[str]:
 
 @reader
 def _yaml(file: InputFile) -> Any:
-    """The content as YAML of plain values: tags of others make it unreadable."""
+    """Return the content as YAML of plain values: tags of others make it unreadable."""
     import yaml
 
     return yaml.safe_load(file.text())
@@ -254,7 +254,7 @@ def check_play_and_exit(result: Argument, expected: Argument) -> Score:
 
 
 def registry_value(file: InputFile, path: str, name: str) -> str | None:
-    """A setting of LibreOffice's ``registrymodifications.xcu``; None when it is not set.
+    """Return a setting of LibreOffice's ``registrymodifications.xcu``; None when it is not set.
 
     Args:
         path: The end of the item's path.

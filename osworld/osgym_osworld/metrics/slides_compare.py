@@ -1,4 +1,4 @@
-"""``compare_pptx_files``: two presentations are the same in what the task asks for.
+"""``compare_pptx_files``: two presentations are equal in the properties that the task names.
 
 The options and what they mean are OSWorld's, its oddities too: tasks and their gold files rely on them.
 """
@@ -30,7 +30,7 @@ _BELOW_EMU, _RIGHT_OF_EMU, _ABOVE_EMU = 3_600_000, 4_320_000, 1_980_000
 
 @dataclass(frozen=True, slots=True)
 class Examined:
-    """What of two presentations is compared: OSWorld's options without their ``examine_``."""
+    """Compared properties of two presentations: OSWorld's options without their ``examine_``."""
 
     number_of_slides: bool = True
     shape: bool = True
@@ -57,7 +57,7 @@ class Examined:
     tolerance: float = 0.005
 
     def near(self, a: int | None, b: int | None) -> bool:
-        """Whether two lengths differ by no more than a part of the larger."""
+        """Return whether two lengths differ by no more than a part of the larger."""
         if a == b:
             return True
         if not a or not b:
@@ -65,7 +65,7 @@ class Examined:
         return abs(a - b) / max(abs(a), abs(b)) <= self.tolerance
 
     def same_place(self, a: Any, b: Any) -> bool:
-        """Whether two shapes stand in the same place in the same size."""
+        """Return whether two shapes have the same place and size."""
         return all(
             self.near(getattr(a, name), getattr(b, name)) for name in ("left", "top", "width", "height")
         )
@@ -110,7 +110,7 @@ def compare_pptx_files(
 
 
 def differences(got: Any, wanted: Any, examined: Examined | None = None) -> Iterator[str]:
-    """What two presentations differ in, in sentences; for the first only, as reading may change them."""
+    """Yield the differences of two presentations as sentences, of which only the first is reliable."""
     examined = examined or Examined()
     if examined.number_of_slides and len(got.slides) != len(wanted.slides):
         yield f"found {len(got.slides)} slides, wanted {len(wanted.slides)}"
@@ -141,7 +141,7 @@ def _background(slide: Any) -> object:
 
 
 def _rgb(color: Any) -> object:
-    """The colour as three bytes, or the name of a theme's colour, which has none."""
+    """Return the colour as three bytes, or the name of a theme's colour, which has none."""
     rgb = getattr(color, "rgb", None)
     return rgb if rgb is not None else getattr(color, "theme_color", None)
 
@@ -156,7 +156,7 @@ def _has_text(shape: Any) -> bool:
 
 
 def _places(a: Any, b: Any, slide: int, examined: Examined) -> Iterator[str]:
-    """What the positions and sizes of two shapes differ in.
+    """Yield the differences in position and size of two shapes.
 
     The tasks that move one thing to a half of the slide give the untouched file as the expected one: the
     shape has to stand further there than it did.
@@ -251,13 +251,13 @@ def _runs(a: Any, b: Any, examined: Examined) -> Iterator[str]:
 
 
 def _same_color(a: Any, b: Any) -> bool:
-    """Colours of a theme have no bytes, and are not compared."""
+    """Return whether two colours are the same; colours of a theme have no bytes and are not compared."""
     one, other = a.color, b.color
     return not (hasattr(one, "rgb") and hasattr(other, "rgb")) or one.rgb == other.rgb
 
 
 def _same_underline(a: object, b: object) -> bool:
-    """A run that says nothing differs from one that is underlined plainly, and from nothing else."""
+    """Return whether two runs have the same underline; no setting differs from plain underlining only."""
     if a is None or b is None:
         return a is not True and b is not True
     return a == b
@@ -268,7 +268,7 @@ def _strike(font: Any) -> str:
 
 
 def _tables(a: Any, b: Any, examined: Examined) -> Iterator[str]:
-    """Tables are compared in shape and in how their text looks, as OSWorld does; not in the text."""
+    """Compare tables in shape and look of their text, not in the text, as OSWorld does."""
     sizes = [(len(table.rows), len(table.columns)) for table in (a, b)]
     if sizes[0] != sizes[1]:
         yield f"found a table of {sizes[0]} rows and columns, wanted {sizes[1]}"

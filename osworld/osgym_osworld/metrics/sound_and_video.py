@@ -37,7 +37,7 @@ _sound = needs("av", "numpy")
 
 @metric(unsupported=_sound)
 def compare_audios(result: Argument, expected: Argument) -> Score:
-    """How alike two sounds are, 0 to 1; an empty or damaged one is alike to no other."""
+    """Similarity of two sounds, 0 to 1; an empty or damaged sound scores 0."""
     try:
         wanted = _samples(as_file(expected, "expected"))
     except Unreadable as error:
@@ -52,7 +52,7 @@ def compare_audios(result: Argument, expected: Argument) -> Score:
 
 @reader
 def _samples(file: InputFile) -> Any:
-    """The first sound of a file: float32, mono, at `RATE_HZ`.
+    """Return the first sound of a file: float32, mono, at `RATE_HZ`.
 
     Raises:
         Unreadable: It has none, is damaged, or longer than 20 minutes.
@@ -99,7 +99,7 @@ def compare_videos(
 
 
 def _frames(file: InputFile) -> Iterator[Image.Image]:
-    """A video's frames, one after the other; a damaged one ends it, a file without any is unreadable."""
+    """Yield a video's frames up to the first damaged one; a file without frames is unreadable."""
     import av
 
     count = 0
@@ -138,7 +138,7 @@ def check_mp3_meta(result: Argument, expected: Argument) -> Score:
 
 @reader
 def _tags(file: InputFile) -> dict[str, str]:
-    """The tags of an MP3 file, several values of one joined by commas.
+    """Return the tags of an MP3 file, several values of one joined by commas.
 
     Raises:
         Unreadable: It has none, or is damaged.

@@ -1,4 +1,4 @@
-"""The rules of ``compare_table`` that look at more than values: OSWorld's names, options and meaning.
+"""Rules of ``compare_table`` over more than values, with OSWorld's names, options and meaning.
 
 Two differ. ``style`` compares conditional formats as they are written, not by what their formulas give.
 A sheet that is named and not there is wrong, where OSWorld finds two that are not there equal.
@@ -37,7 +37,7 @@ class Side:
         return _open(self.file)
 
     def sheet(self, name: str) -> Any:
-        """A sheet of the workbook with what it has besides values."""
+        """Return a sheet of the workbook with formulas, styles and other parts."""
         if name not in self.book.sheetnames:
             raise self.file.bad(f"there is no sheet {name}")
         return self.book[name]
@@ -77,7 +77,7 @@ def _printed(rule: Mapping[str, Any], a: Reference, b: Reference) -> Score:
 
 
 def _lines(side: Side, sheet: str) -> list[str]:
-    """The lines of ``<name of the workbook>-<sheet>.csv`` beside it, without empty ones at the end."""
+    """Return the lines of ``<name of the workbook>-<sheet>.csv`` beside it, without empty ones at the end."""
     stem = side.file.name.rpartition(".")[0] or side.file.name
     file = side.file.beside.get(f"{stem}-{sheet}.csv")
     if file is None:
@@ -185,7 +185,7 @@ def _sparkline(rule: Mapping[str, Any], a: Reference, b: Reference) -> Score:
 
 
 def _sparklines(side: Side, name: str) -> dict[str, str]:
-    """Ranges of sparklines by the cell that they stand in."""
+    """Return ranges of sparklines by the cell that they stand in."""
     number = list(side.book.sheetnames).index(side.sheet(name).title) + 1
     archive = side.file.zip()
     root = side.file.xml(side.file.member(archive, f"xl/worksheets/sheet{number}.xml"))
@@ -260,7 +260,7 @@ _KNOWN: dict[str, tuple[str, frozenset[str]]] = {
 
 
 def unsupported_parts(rule: Mapping[str, Any]) -> list[str]:
-    """Names what a rule of `PAIRS` or `SINGLES` asks for that is not there."""
+    """Return the parts of a rule of `PAIRS` or `SINGLES` that are not supported."""
     kind = str(rule.get("type"))
     missing: list[str] = []
     if kind in _KNOWN:

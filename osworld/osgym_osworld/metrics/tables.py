@@ -53,7 +53,7 @@ _TEXT = "{urn:oasis:names:tc:opendocument:xmlns:text:1.0}"
 
 @reader
 def read_book(file: InputFile) -> Book:
-    """All sheets in order.
+    """Return all sheets in order.
 
     Raises:
         Unreadable: corrupt, a bomb, too large, or of another kind.

@@ -1,4 +1,4 @@
-"""What spreadsheets have besides values: charts, pivot tables, filters, styles, rows, columns, sparklines.
+"""Parts of workbooks other than values: charts, pivot tables, filters, styles, rows, columns, sparklines.
 
 Each function reads one kind of part of a sheet of openpyxl's, in the properties that OSWorld's rules name.
 """
@@ -12,7 +12,7 @@ Facts = Mapping[object, object]
 
 
 def charts(sheet: Any, properties: Iterable[str]) -> Facts:
-    """Charts by the ranges of their series."""
+    """Return charts by the ranges of their series."""
     return {
         ";".join(f"{_source(s, 'val')},{_source(s, 'cat')}" for s in chart.series): {
             name: CHART_PROPERTIES[name](chart) for name in properties
@@ -22,7 +22,7 @@ def charts(sheet: Any, properties: Iterable[str]) -> Facts:
 
 
 def _source(series: Any, role: str) -> str:
-    """The range of a series' values or categories, empty where there is none."""
+    """Return the range of a series' values or categories, empty where there is none."""
     data = getattr(series, role, None)
     for kind in ("numRef", "strRef"):
         formula = getattr(getattr(data, kind, None), "f", None)
@@ -32,7 +32,7 @@ def _source(series: Any, role: str) -> str:
 
 
 def _title(owner: Any) -> str | None:
-    """The first run of the first paragraph of a chart's or an axis' title."""
+    """Return the first run of the first paragraph of a chart's or an axis' title."""
     rich = getattr(getattr(getattr(owner, "title", None), "tx", None), "rich", None)
     runs = rich.p[0].r if rich is not None and rich.p else None
     return runs[0].t if runs else None
@@ -81,7 +81,7 @@ PIVOT_PROPERTIES = frozenset(
 
 
 def pivots(sheet: Any, properties: Iterable[str]) -> Facts:
-    """Pivot tables by their source, without columns that they do not use at both ends."""
+    """Return pivot tables by their source, without columns that they do not use at both ends."""
     wanted = frozenset(properties)
     return dict(_pivot(pivot, wanted) for pivot in sheet._pivots)
 
@@ -125,7 +125,7 @@ def _shifted(reference: str, left: int, right: int) -> str:
 
 
 def filters(sheet: Any) -> object:
-    """The automatic filter: its range, its columns, its order."""
+    """Return the automatic filter: its range, its columns, its order."""
     auto = sheet.auto_filter
     columns = sorted(auto.filterColumn, key=lambda column: column.colId)
     return auto.ref, [_filter_column(column) for column in columns], _order(auto.sortState)
@@ -194,13 +194,13 @@ def style(cell: Any, name: str) -> object:
 
 
 def styles(sheet: Any, properties: Iterable[str]) -> Facts:
-    """How each cell looks."""
+    """Return the style of each cell."""
     names = list(properties)
     return {cell.coordinate: [style(cell, name) for name in names] for row in sheet.rows for cell in row}
 
 
 def conditional_formats(sheet: Any) -> list[tuple[object, ...]]:
-    """Conditional formats as they are written: their ranges, conditions and what they change."""
+    """Return conditional formats as they are written: their ranges, conditions and what they change."""
     return sorted(
         (str(area.sqref), str(rule.type), str(rule.operator), tuple(rule.formula), _changes(rule.dxf))
         for area in sheet.conditional_formatting
@@ -222,6 +222,6 @@ COLUMN_PROPERTIES = frozenset(
 
 
 def dimensions(holder: Any, properties: Iterable[str]) -> Facts:
-    """Rows by number, or columns by letter, that say something of themselves."""
+    """Return rows by number, or columns by letter, that have settings of their own."""
     names = list(properties)
     return {key: {name: getattr(entry, name) for name in names} for key, entry in holder.items()}

@@ -1,4 +1,4 @@
-"""A metric over the XML inside documents: what elements there are, their attributes and texts."""
+"""A metric over the XML inside documents: its elements, their attributes and texts."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ PREFIXES = {
     "xlink": "http://www.w3.org/1999/xlink",
     "xspf": "http://xspf.org/ns/0/",
 }
-"""What prefixes in paths and attributes stand for."""
+"""XML namespaces by the prefixes of paths and attributes."""
 _NUMBER = re.compile(r"-?\d+(?:\.\d+)?")
 MAX_FOUND = 100_000
 
@@ -116,7 +116,7 @@ def _full_name(attribute: str) -> str:
 
 @reader
 def _parts(file: InputFile, pattern: Any) -> list[Element]:
-    """The parsed parts; none where the archive has none of that name."""
+    """Return the parsed parts; none where the archive has none of that name."""
     if pattern is None:
         return [file.xml(file.data())]
     if not zipfile.is_zipfile(io.BytesIO(file.data())):

@@ -83,7 +83,7 @@ def _serve(control: socket.socket, layers: frozenset[str]) -> None:
 
 
 def _take_jobs(control: socket.socket, layers: frozenset[str], children: dict[int, _MetricProcess]) -> None:
-    """Until the socket ends; what is in ``children`` then still runs."""
+    """Take jobs until the socket ends. The processes in ``children`` then still run."""
     poll = select.poll()
     poll.register(control, select.POLLIN)
     while True:
@@ -177,7 +177,7 @@ _EXITS = {
     _BY_SIGNAL + signal.SIGSEGV: ("it crashed (SIGSEGV)", MetricEnd.CRASHED),
     _BY_SIGNAL + signal.SIGABRT: ("it crashed (SIGABRT)", MetricEnd.CRASHED),
 }
-"""What a child's exit status means. The limit on CPU time kills in the end, as the host does when it is out
+"""Meaning of a child's exit status. The limit on CPU time kills in the end, as the host does when it is out
 of memory; the two are told apart by the signal that came before (`_note_cpu_limit`)."""
 
 

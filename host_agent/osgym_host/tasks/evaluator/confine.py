@@ -1,7 +1,7 @@
-"""Shutting a process in, by what the kernel gives an ordinary user.
+"""Confinement of a process, by the means that the kernel gives an ordinary user.
 
-Three layers, each enough to keep a taken-over parser from files and network; `layers` says which of
-them this machine has, and the evaluator refuses to start without any:
+Three layers, each of which keeps a taken-over parser from files and network. `available_layers` returns those
+that this machine has; the evaluator refuses to start without any:
 
 - ``namespaces``: own user, mount, PID, network, IPC and UTS namespace, an empty read-only root;
 - ``landlock``: no file can be opened;
@@ -31,16 +31,16 @@ _MS_REMOUNT, _MS_REC, _MS_PRIVATE = 32, 16384, 1 << 18
 _MNT_DETACH = 2
 _PR_SET_PDEATHSIG, _PR_SET_DUMPABLE, _PR_SET_SECCOMP, _PR_SET_NO_NEW_PRIVS = 1, 4, 22, 38
 _SYS_LANDLOCK_CREATE, _SYS_LANDLOCK_RESTRICT = 444, 446
-"""The same on every architecture."""
+"""Numbers of landlock's system calls, equal on all architectures."""
 _NOBODY = 65534
 
 
 CPU_GRACE_S = 2
 PROGRAM_LAYERS = frozenset({"namespaces", "seccomp"})
-"""Without both nothing of a result's is run: other processes of this user could be reached."""
+"""Layers without which no program of a result is run: it could reach other processes of this user."""
 
 _held: frozenset[str] = frozenset()
-"""The layers that hold in this process."""
+"""Layers that hold in this process."""
 _program_fd: int | None = None
 
 
@@ -65,14 +65,14 @@ def _mount(source: str, target: str, kind: str, flags: int, data: str = "") -> N
 
 
 def die_with_parent(parent: int) -> None:
-    """Be killed when the parent ends; end now if it already has (or was outside our namespace)."""
+    """Have the kernel kill this process when its parent ends; end now if the parent has ended."""
     _prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
     if os.getppid() not in {parent, 0}:
         os._exit(1)
 
 
 def drop_root() -> None:
-    """Become nobody when started by root; nothing otherwise."""
+    """Change the user from root to nobody; do nothing for another user."""
     if os.geteuid() == 0:
         os.setgroups([])
         os.setresgid(_NOBODY, _NOBODY, _NOBODY)
@@ -81,7 +81,7 @@ def drop_root() -> None:
 
 
 def enter_namespaces() -> None:
-    """New namespaces and an empty read-only root; the next child is PID 1 of its own.
+    """Enter new namespaces with an empty read-only root; the next child is PID 1 there.
 
     Raises:
         ConfineError: the kernel does not allow it here.
@@ -114,18 +114,18 @@ def _write(path: str, text: str) -> None:
 
 
 def drop_capabilities() -> None:
-    """Give up every capability that a new user namespace gave."""
+    """Drop every capability that a new user namespace gave."""
     header = struct.pack("=II", 0x20080522, 0)
     _check(_libc.capset(header, bytes(24)), "capset")
 
 
 def no_new_privileges() -> None:
-    """Nothing executed later can gain rights; needed by landlock and seccomp."""
+    """Set "no new privileges", which landlock and seccomp need."""
     _prctl(_PR_SET_NO_NEW_PRIVS, 1)
 
 
 def landlock() -> None:
-    """From now on no file can be opened by name.
+    """Forbid to open files by name, from now on.
 
     Raises:
         ConfineError: the kernel has no landlock.
@@ -156,7 +156,7 @@ sigaltstack gettimeofday newfstatat restart_syscall tgkill rseq set_robust_list.
 
 
 def seccomp() -> None:
-    """Allow only the calls of `_CALLS`; every other fails with EPERM.
+    """Allow only the system calls of `_CALLS`; every other call fails with EPERM.
 
     Raises:
         ConfineError: an unknown architecture, or the kernel has no seccomp.
@@ -184,7 +184,7 @@ def seccomp() -> None:
 
 
 def address_space_bytes() -> int:
-    """Return what this process has mapped: libraries count, and how many there are differs by machine."""
+    """Return the size of this process's mappings, libraries included, in bytes."""
     return int(Path("/proc/self/statm").read_bytes().split()[0]) * resource.getpagesize()
 
 
@@ -210,7 +210,7 @@ def limits(memory_bytes: int, cpu_s: float) -> None:
 
 
 def confine_self(memory_bytes: int, cpu_s: float, layers: frozenset[str]) -> None:
-    """Everything that works from within one process; `enter_namespaces` came before.
+    """Apply all layers that a process can apply to itself, after `enter_namespaces`.
 
     Raises:
         ConfineError: a layer of ``layers`` does not hold.
@@ -245,7 +245,7 @@ def program_fd() -> int:
 
 
 def available_layers() -> tuple[str, ...]:
-    """Which layers hold on this machine, tried one by one in children of this process."""
+    """Return the layers that hold on this machine, each tried in a child of this process."""
     found = []
     if _works(enter_namespaces):
         found.append("namespaces")

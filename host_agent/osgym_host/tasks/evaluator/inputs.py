@@ -23,7 +23,7 @@ MAX_ZIP_TOTAL_BYTES = 256 << 20
 
 
 class Unreadable(Exception):
-    """A file is not what it should be: corrupt, a bomb, too large.
+    """A file is corrupt, a bomb, too large, or of another kind than it should be.
 
     On the result's side that is a wrong result (0, with a note); on the expected side it is an error.
 
@@ -40,7 +40,7 @@ _T = TypeVar("_T")
 
 
 def reader(function: Callable[..., _T]) -> Callable[..., _T]:
-    """Declare a function that reads an `InputFile`, its first argument: what its parser raises is the file's.
+    """Declare a function that reads an `InputFile`, its first argument: what it raises is the file's fault.
 
     But for memory: what runs out while one file is read may have been used up by another.
     """
@@ -74,11 +74,11 @@ class InputFile:
         self._data = data
 
     def bad(self, message: str) -> Unreadable:
-        """The error to raise when the content is not what it should be."""
+        """Return the error to raise if the content is wrong."""
         return Unreadable(self.role, f"{self.name}: {message}")
 
     def data(self) -> bytes:
-        """The whole content.
+        """Return the whole content.
 
         Raises:
             Unreadable: it is larger than allowed.
@@ -94,7 +94,7 @@ class InputFile:
 
     @reader
     def text(self) -> str:
-        """The content as UTF-8, without a byte order mark, lines ended by a newline.
+        """Return the content as UTF-8, without a byte order mark, lines ended by a newline.
 
         Raises:
             Unreadable: too large, or not UTF-8.
@@ -107,7 +107,7 @@ class InputFile:
 
     @reader
     def json(self) -> Any:
-        """The content as JSON.
+        """Return the content as JSON.
 
         Raises:
             Unreadable: it is not JSON.
@@ -116,7 +116,7 @@ class InputFile:
 
     @reader
     def zip(self) -> zipfile.ZipFile:
-        """The content as a zip archive whose members all fit the limits.
+        """Return the content as a zip archive whose members all fit the limits.
 
         Sizes are those of the archive's directory: Python's reader stops there and then checks.
 
@@ -138,7 +138,7 @@ class InputFile:
 
     @reader
     def member(self, archive: zipfile.ZipFile, name: str) -> bytes:
-        """One member's content.
+        """Return one member's content.
 
         Raises:
             Unreadable: not there, or damaged.
@@ -152,7 +152,7 @@ class InputFile:
 
     @reader
     def xml(self, data: bytes) -> Element:
-        """XML without entities, external references or DTD tricks.
+        """Parse XML; entities, external references and document types are refused.
 
         Raises:
             Unreadable: malformed, or it tries one of these.
@@ -180,7 +180,7 @@ def file_of_disk(
 
 
 def parse_json(text: str, source: InputFile | None) -> Any:
-    """JSON text to values.
+    """Parse a JSON text.
 
     Raises:
         Unreadable: it is not JSON (or nested beyond reason).
@@ -193,15 +193,15 @@ def parse_json(text: str, source: InputFile | None) -> Any:
 
 
 class TaskObject(dict[str, Any]):
-    """An object of the task file (a rule, an option): what it lacks is the task's fault, by name."""
+    """An object of the task file (a rule, an option). A missing key is the task's fault and is named."""
 
     def __missing__(self, key: object) -> Any:
-        """Say what is not there."""
+        """Raise an error that names the key."""
         raise Unreadable("expected", f"the task gives no {key!r}")
 
     @classmethod
     def of(cls, value: Any) -> Any:
-        """Return a JSON value with all its objects made such ones."""
+        """Return a JSON value, with all its objects as `TaskObject`."""
         if isinstance(value, dict):
             return cls({key: cls.of(inner) for key, inner in value.items()})
         if isinstance(value, list) and not any(isinstance(inner, InputFile) for inner in value):
@@ -210,11 +210,11 @@ class TaskObject(dict[str, Any]):
 
 
 Argument = Any
-"""What metrics get: a JSON value, an `InputFile`, or a list of `InputFile`."""
+"""Argument of a metric: a JSON value, an `InputFile`, or a list of `InputFile`."""
 
 
 def as_text(value: Argument) -> str:
-    """Text of a string or a file; anything else as its JSON."""
+    """Return the text of a string or a file; the JSON of any other value."""
     if isinstance(value, InputFile):
         return value.text()
     if isinstance(value, str):
@@ -223,7 +223,7 @@ def as_text(value: Argument) -> str:
 
 
 def as_file(value: Argument, role: str) -> InputFile:
-    """The one file that was asked for.
+    """Return the one file of an argument.
 
     Raises:
         Unreadable: the getter gave something else.
@@ -236,7 +236,7 @@ def as_file(value: Argument, role: str) -> InputFile:
 
 
 def rules_of(value: Argument) -> dict[str, Any]:
-    """The ``rules`` of a ``rule`` getter.
+    """Return the rules of an expected value, which must be an object.
 
     Raises:
         Unreadable: not an object.

@@ -19,7 +19,7 @@ from osgym_protocol.plugins import PluginGroup
 
 
 class MetricEnd(StrEnum):
-    """How a metric ended that gave no score."""
+    """Reasons for which a metric gave no score."""
 
     RAISED = "raised"
     """An exception, after what was to be read could be read."""

@@ -1,11 +1,11 @@
-"""Why a file could not be read from a disk."""
+"""Errors of reading a file from a disk."""
 
 from __future__ import annotations
 
 
 class DiskUnreadable(Exception):
-    """Disk or file system are damaged, or use what is not read here."""
+    """The disk or file system is damaged, or has a feature that this reader lacks."""
 
 
 class NotThere(DiskUnreadable):
-    """There is no such file: the path leads nowhere, or to what is no file."""
+    """The path leads nowhere, or not to a file."""

@@ -1,4 +1,4 @@
-"""An ext4, of which one file is found and read; nothing else of the file system is looked at.
+"""A reader of single files of an ext4 file system.
 
 Layout: Documentation/filesystems/ext4 of Linux. The journal is not replayed: the guest is asked to write
 everything back before its disk is frozen, and what it did not is as if it had not been saved. A hostile file
@@ -38,7 +38,7 @@ _LBA, _MAX_PARTITIONS = 512, 128
 
 @dataclass(frozen=True, slots=True)
 class Inode:
-    """What a file system keeps of a file, a folder or a link."""
+    """Metadata of a file, a folder or a link."""
 
     number: int
     mode: int
@@ -128,11 +128,11 @@ class Ext4:
 
     @property
     def root(self) -> Inode:
-        """The folder that all paths begin at."""
+        """Return the root folder."""
         return self.inode(_ROOT)
 
     def attribute(self, inode: Inode, kind: int, name: bytes) -> bytes | None:
-        """Return an extended attribute that is kept within an inode; None where it has no such.
+        """Return an extended attribute that is stored within an inode; None if there is none.
 
         Args:
             kind: Number of the name's prefix, as `EXT4_XATTR_INDEX_TRUSTED`.
@@ -160,7 +160,7 @@ class Ext4:
         return data.decode("utf-8", "surrogateescape")
 
     def entry(self, folder: Inode, name: bytes) -> Inode:
-        """Return what a folder has of that name.
+        """Return a folder's entry of that name.
 
         Raises:
             NotThere: Nothing, or it is no folder.
@@ -179,7 +179,7 @@ class Ext4:
         raise NotThere("is not there")
 
     def content(self, inode: Inode, max_bytes: int) -> bytes:
-        """Return what an inode holds."""
+        """Return the content of an inode."""
         if inode.size > max_bytes:
             raise DiskUnreadable(f"is larger than {max_bytes} bytes")
         if inode.flags & _INODE_ENCRYPTED or (inode.size and not inode.flags & _INODE_EXTENTS):
@@ -193,7 +193,7 @@ class Ext4:
         return bytes(found)
 
     def _extents(self, inode: Inode) -> Iterator[tuple[int, int, int]]:
-        """Each extent that was written: its first block in the file, how many, where they begin."""
+        """Yield each written extent: first block in the file, number of blocks, first block on the disk."""
         nodes, seen = [(inode.blocks, _MAX_DEPTH)], 0
         while nodes:
             node, depth_left = nodes.pop()

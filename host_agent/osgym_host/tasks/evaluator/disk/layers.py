@@ -1,4 +1,4 @@
-"""A disk made of layers: a raw or qcow2 image at the bottom, qcow2 overlays above it; read only.
+"""A read-only disk of layers: a raw or qcow2 image at the bottom, qcow2 overlays above it.
 
 Layout of qcow2: docs/interop/qcow2.txt of QEMU. Every offset comes from a file that may be hostile: it is
 only ever used to read that file, and reading past its end is an error.
@@ -25,7 +25,7 @@ _DIRTY = 1
 
 
 class LayerFormat(enum.StrEnum):
-    """What a layer's file is."""
+    """Format of a layer's file."""
 
     RAW = "raw"
     QCOW2 = "qcow2"
@@ -37,7 +37,7 @@ class _RawLayer:
         self.virtual_bytes = os.fstat(fd).st_size
 
     def read(self, offset: int, length: int) -> tuple[int, bytes | None]:
-        """How many bytes from the offset on lie alike, at most `length`, and they."""
+        """Return the length of the run of bytes at an offset, at most `length`, and the bytes."""
         count = min(length, max(0, self.virtual_bytes - offset))
         if not count:
             return length, bytes(length)
@@ -52,7 +52,7 @@ class _Cluster:
 
 
 class _Qcow2Layer:
-    """Raises `DiskUnreadable` where the file is not one that our machines write."""
+    """A qcow2 layer. A file that OSGym's machines do not write raises `DiskUnreadable`."""
 
     def __init__(self, fd: int) -> None:
         self._fd = fd
@@ -71,7 +71,7 @@ class _Qcow2Layer:
         self._unpacked: tuple[int, bytes] = (-1, b"")
 
     def read(self, offset: int, length: int) -> tuple[int, bytes | None]:
-        """How many bytes from the offset on lie alike, and they; None where the layer below has them."""
+        """Return the run of bytes at an offset, with its length; None if the layer below has them."""
         size = 1 << self._bits
         inside = offset & (size - 1)
         count = min(length, size - inside)
@@ -137,7 +137,7 @@ class LayeredDisk:
 
     @property
     def size_bytes(self) -> int:
-        """How large the guest sees it."""
+        """Size of the disk in the guest, in bytes."""
         return self._layers[0].virtual_bytes
 
     def read(self, offset: int, length: int) -> bytes:
@@ -157,7 +157,7 @@ class LayeredDisk:
         return b"".join(parts)
 
     def _some(self, offset: int, length: int) -> bytes:
-        """The first bytes from an offset on, of the uppermost layer that has them."""
+        """Return the first bytes from an offset on, of the uppermost layer that has them."""
         for layer in self._layers:
             length, data = layer.read(offset, length)
             if data is not None:

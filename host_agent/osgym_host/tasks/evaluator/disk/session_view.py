@@ -1,4 +1,4 @@
-"""One file as the programs of a desktop know it, found by its path on the disk of a virtual machine.
+"""Look-up of a file by the path that programs of a desktop use, on the disk of a virtual machine.
 
 The programs' root is not the disk's: `osgym-session` (guest_agent/native/session_machine.c) lays a layer of
 theirs, the folder `/.session` of the disk, over the folders of the image. Layout of such a layer:
@@ -66,7 +66,7 @@ def _find(view: _View, path: str) -> _Place:
 
 
 class _View:
-    """A disk as programs see it."""
+    """File system of a disk as programs see it."""
 
     def __init__(self, volume: Ext4) -> None:
         self.volume = volume
@@ -76,7 +76,7 @@ class _View:
         self.root = _Place(root or volume.root)
 
     def entry(self, folder: _Place, name: bytes) -> _Place:
-        """Return what a folder has of that name.
+        """Return a folder's entry of that name.
 
         Raises:
             NotThere: Nothing, or it is no folder.
@@ -93,7 +93,7 @@ class _View:
         return _Place(above, self._shown_through(above, folder.below, name))
 
     def _top(self, name: bytes) -> _Place:
-        """Return what the programs' root has of that name: a layer over the image's, or its own."""
+        """Return the entry of that name in the programs' root, or in a layer over the image."""
         image = self._at(self.volume.root, name)
         if name == _SHARED and image is not None:
             return _Place(image)
@@ -103,7 +103,7 @@ class _View:
         return _Place(self.volume.entry(self.root.inode, name))
 
     def _shown_through(self, above: Inode, below: Inode | None, name: bytes) -> Inode | None:
-        """Return the image's folder that a folder of the layer lies over; None where it hides that."""
+        """Return the image's folder below a folder of the layer; None if the layer hides it."""
         if below is None or not stat.S_ISDIR(above.mode):
             return None
         found = self._at(below, name)
@@ -112,7 +112,7 @@ class _View:
         return None if self.volume.attribute(above, _TRUSTED, _OPAQUE) == b"y" else found
 
     def _at(self, folder: Inode, name: bytes) -> Inode | None:
-        """Return what one folder of the disk has of that name."""
+        """Return the entry of that name in one folder of the disk."""
         if not stat.S_ISDIR(folder.mode):
             raise NotThere("is not there")
         try:

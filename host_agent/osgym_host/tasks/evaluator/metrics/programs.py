@@ -41,7 +41,7 @@ _LIBRARY = (
 def check_python_file_by_test_suite(
     result: Argument, expected: Argument, test_function_name: str = "test"
 ) -> Score:
-    """What a function of the expected Python file returns, true or 0 to 1; it imports the result's files.
+    """Score that a function of the expected Python file gives to the result's files, which it imports.
 
     The programs run in a process of their own, without files, network or other processes. The test calls
     their functions from here and compares the returned plain values here. A program may therefore notice that
@@ -94,7 +94,7 @@ def _compiled(test: InputFile) -> Any:
 
 
 def _score_of(got: Any) -> Score:
-    """As OSWorld has it: numbers are scores, anything else is true or not."""
+    """Return the score as OSWorld does: of a number itself, of anything else its truth."""
     value = float(got) if isinstance(got, int | float) else float(bool(got))
     if math.isnan(value) or value <= 0:
         return differ("the test", got, True)

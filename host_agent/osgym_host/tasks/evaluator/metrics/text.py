@@ -15,7 +15,7 @@ def _strings(value: Any) -> list[str]:
 
 @metric(takes_result=False, needs_expected=False)
 def infeasible(result: Argument, expected: Argument) -> Score:
-    """Giving up is right: the host scores how the episode ended, without running this."""
+    """Giving up is right. The host scores the end of the episode without running this metric."""
     raise NotImplementedError
 
 
@@ -66,7 +66,7 @@ def literal_match(
 
 @metric()
 def fuzzy_match(result: Argument, expected: Argument) -> float:
-    """Similarity to ``rules.expected``: 1 − insertions and deletions ÷ both lengths."""
+    """Similarity of the text to ``rules.expected``: 1 − insertions and deletions ÷ both lengths."""
     got, wanted = as_text(result), str(rules_of(expected)["expected"])
     return similarity(got[:100_000], wanted[:100_000])
 
@@ -76,7 +76,7 @@ def _common_head(a: str, b: str) -> int:
 
 
 def similarity(a: str, b: str) -> float:
-    """Twice the length of the longest common subsequence over the sum of lengths (bit-parallel).
+    """Return twice the length of the longest common subsequence over the sum of lengths (bit-parallel).
 
     Equal ends are part of such a subsequence, and cost nothing.
     """
