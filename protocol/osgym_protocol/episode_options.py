@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, TypedDict
 
 from osgym_protocol.bounds import Count, Id, Seconds, Ttl
 from osgym_protocol.clock import ClockOptions, ClockTime, parse_clock
@@ -13,9 +13,33 @@ from osgym_protocol.limits import DEFAULT_LEASE_TTL_S, DEFAULT_WAIT_S
 from osgym_protocol.options import ObserveOptions, SettleOptions
 
 
+class PlainOptions(TypedDict, total=False):
+    """Options of a new episode that callers write as they are sent, as keyword arguments.
+
+    They are those fields of :class:`EpisodeOptions`, which are documented here.
+    """
+
+    wait_s: float
+    """Longest wait for a replica: 60 s by default, 600 s in batches and environments of the SDK. A host cuts
+    it to its own limit."""
+    lease_ttl_s: float
+    """Time without a sign of the client after which the host takes the replica back; 60 s by default."""
+    max_steps: int | None
+    """Number of steps after which the host ends the episode: unbounded by default, 100 in batches and
+    environments of the SDK."""
+    image: str | None
+    """Golden image, by flavor or digest; a host that serves another one refuses the episode."""
+    strict_setup: bool
+    """True: a command of the task's setup that fails ends the start with SetupFailed. By default such a
+    failure is one of ``trajectory.setup_warnings``."""
+    run: str | None
+    """Name of the run that the episode belongs to, such as ``"grpo-7"``: the dashboard shows the episodes of
+    a run together. Branches of the episode keep it."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EpisodeOptions(Request):
-    """Options of a new episode.
+    """Options of a new episode; :class:`PlainOptions` documents those that have no text here.
 
     Raises:
         WireFormatError: A value is out of bounds, or two options contradict each other.
@@ -24,11 +48,8 @@ class EpisodeOptions(Request):
     task: Mapping[str, Any] | None = None
     """Task in OSWorld's format, set up before the episode begins; None gives a clean desktop."""
     wait_s: Seconds = DEFAULT_WAIT_S
-    """Longest wait for a replica; a host cuts it to its own limit."""
     lease_ttl_s: Ttl = DEFAULT_LEASE_TTL_S
-    """Time without a sign of the client after which the host takes the replica back."""
     max_steps: Count | None = None
-    """Number of steps after which the host ends the episode; None sets no bound."""
     observe: ObserveOptions | None = None
     """Image that steps give unless they ask for another; None is a full-size PNG."""
     settle: SettleOptions | None = None
@@ -36,13 +57,10 @@ class EpisodeOptions(Request):
     checkpoint: Id | None = field(default=None, metadata=OMIT)
     """Checkpoint to start from instead of a clean desktop and a task."""
     image: Id | None = field(default=None, metadata=OMIT)
-    """Golden image, by flavor or digest; a host that serves another one refuses the episode."""
     strict_setup: bool = field(default=False, metadata=OMIT)
-    """True refuses the episode if a command of the task's setup fails; else each failure is a warning."""
     clock: ClockOptions | ClockTime | None = field(default=None, metadata=OMIT)
     """Time that the desktop shows at the beginning; it takes precedence over the task's ``osgym.clock``."""
     run: Id | None = field(default=None, metadata=OMIT)
-    """Name of the run that the episode belongs to, for people who look at it; branches keep it."""
 
     def __post_init__(self) -> None:
         self.check_bounds()

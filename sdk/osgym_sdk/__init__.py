@@ -17,7 +17,7 @@ from osgym_sdk._batch.options import OnInvalid, RunArguments
 from osgym_sdk._batch.policy import Policy, PolicyObject
 from osgym_sdk._batch.progress import Progress, ProgressLine
 from osgym_sdk._client import AsyncClient
-from osgym_sdk._config import Limits, Timeouts
+from osgym_sdk._config import ClientSettings, Limits, Timeouts
 from osgym_sdk._episode.checkpoints import AsyncCheckpoint
 from osgym_sdk._episode.episode import AsyncEpisode, AsyncObservation
 from osgym_sdk._episode.plan import EpisodeArguments
@@ -100,6 +100,7 @@ __all__ = [
     "Checkpoint",
     "CheckpointNotFound",
     "Client",
+    "ClientSettings",
     "CommandNotStarted",
     "CommandResult",
     "ConfigError",

@@ -63,16 +63,28 @@ class ClientSettings(TypedDict, total=False):
     """Arguments of :class:`AsyncClient` and :class:`Client`."""
 
     token: str | None
+    """Bearer token; ``OSGYM_TOKEN`` by default."""
     verify: Verify
+    """True, False, a CA file or folder, or a TLS context; ``OSGYM_CA`` by default."""
     cert: Cert | None
+    """Client certificate: a file, or certificate and key."""
     timeouts: Timeouts | None
+    """Deadlines in seconds."""
     limits: Limits | None
+    """Connections per host."""
     transport: Callable[[], httpx.AsyncBaseTransport] | None
+    """Function that makes the httpx transport of each connection, in place of our own."""
     proxy: str | None
+    """URL of a proxy; those of the environment are not used, since hosts are usually close by."""
     server_names: Mapping[str, str] | None
+    """Name in a host's certificate where that is not its address, by URL."""
     handle_sigterm: bool
+    """True, the default: while the client is open, SIGTERM ends the process as Ctrl-C does, so that leases are
+    given back; only where the process has no handler of its own."""
     actions: str | None
+    """Grammar of all episodes; see :class:`EpisodeArguments`."""
     coordinates: Coordinates | None
+    """Coordinates of all episodes; see :class:`EpisodeArguments`."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -28,7 +28,7 @@ TO_THE_HOST: EpisodeArguments = {
 
 
 def test_every_option_of_the_protocol_is_an_argument() -> None:
-    """A new option is written in both places, and nowhere else in the SDK."""
+    """A new option is written in one module of the protocol, and nowhere in the SDK."""
     arguments = EpisodeArguments.__optional_keys__
     assert arguments - IN_THE_CLIENT == set(EpisodeOptions.field_names()) - {"task", "checkpoint"}
     assert arguments >= IN_THE_CLIENT and not EpisodeArguments.__required_keys__

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, TypedDict
+from typing import TYPE_CHECKING, Any
 
 from osgym_protocol.codec import WireFormatError
-from osgym_protocol.episode_options import EpisodeOptions
+from osgym_protocol.episode_options import EpisodeOptions, PlainOptions
 from osgym_sdk._exceptions import ConfigError
 from osgym_sdk._fleet.scheduler import Ticket
 from osgym_sdk._inputs.options import Clock, Observe, Settle, Task, as_clock, as_observe, as_settle, as_task
@@ -18,35 +18,21 @@ if TYPE_CHECKING:
     from osgym_protocol.grammars import Coordinates
 
 
-class EpisodeArguments(TypedDict, total=False):
+class EpisodeArguments(PlainOptions, total=False):
     """Options of an episode, as keyword arguments of everything that opens episodes.
 
     The last five stay in the client; the others go to the host as
     :class:`osgym_protocol.episode_options.EpisodeOptions`, which has their bounds.
     """
 
-    wait_s: float
-    """Longest wait for a replica: 60 s by default, 600 s in batches and environments."""
-    lease_ttl_s: float
-    """Time without a sign of the client after which the host takes the replica back; 60 s by default."""
-    max_steps: int | None
-    """Number of steps after which the episode ends: unbounded by default, 100 in batches and environments."""
     settle: Settle | None
     """Wait of steps for the screen, ``"exact"`` by default."""
     observe: Observe | None
     """Image that steps give, full-size PNG by default."""
-    strict_setup: bool
-    """True: a command of the task's setup that fails ends the start with SetupFailed. By default such a
-    failure is one of ``trajectory.setup_warnings``."""
     clock: Clock | None
     """Time in UTC that the desktop's clock shows at the beginning: ``"2026-01-01T09:00"``, or
     ``{"start": …, "frozen": True}`` to keep it there. By default the task's ``osgym.clock``, else the host's
     time. A host that cannot set the clock ends the start with Unsupported."""
-    image: str | None
-    """Golden image, by flavor or digest; a host that serves another one refuses the episode."""
-    run: str | None
-    """Name of the run that the episode belongs to, such as ``"grpo-7"``: the dashboard shows the episodes of
-    a run together. Branches of the episode keep it."""
 
     keep_frames: bool
     """True: ``trajectory`` keeps the images too."""
