@@ -79,8 +79,8 @@ class ClientSettings(TypedDict, total=False):
     server_names: Mapping[str, str] | None
     """Name in a host's certificate where that is not its address, by URL."""
     handle_sigterm: bool
-    """True, the default: while the client is open, SIGTERM ends the process as Ctrl-C does, so that leases are
-    given back; only where the process has no handler of its own."""
+    """True, the default: while the client is open, SIGTERM ends the process as Ctrl-C does, so that leases
+    are given back; only where the process has no handler of its own."""
     actions: str | None
     """Grammar of all episodes; see :class:`EpisodeArguments`."""
     coordinates: Coordinates | None
