@@ -54,7 +54,8 @@ class Settings(BaseModel):
 
     host: str = Field(
         default="127.0.0.1",
-        description="Address to listen on. Off loopback needs a token, a tokens_file or allowed_ips.",
+        description="Address to listen on. Addresses other than loopback need a token, a tokens_file or "
+        "allowed_ips.",
     )
     ports: Annotated[list[Port], BeforeValidator(as_list)] = Field(
         default=[20000],
@@ -78,13 +79,17 @@ class Settings(BaseModel):
         "429. 0: no bound.",
     )
     token_calls_burst: int = Field(
-        default=4000, ge=1, le=1_000_000, description="Calls that it may make at once after a rest."
+        default=4000,
+        ge=1,
+        le=1_000_000,
+        description="Calls that each token of tokens_file may make at once after a rest.",
     )
     main_token_calls_per_s: float = Field(
         default=0,
         ge=0,
         le=1_000_000,
-        description="The same for `token`, together for all who have it. 0: no bound.",
+        description="Calls a second that all holders of `token` together may make in the long run. 0: no "
+        "bound.",
     )
     look_cpu_percent: float = Field(
         default=10,
@@ -113,20 +118,22 @@ class Settings(BaseModel):
         default=0,
         ge=0,
         le=1_000_000,
-        description="Connections of clients at once; one that waits makes way for a new one, else that is "
-        "refused. 0: half of the files that the process may open, at most 16384.",
+        description="Connections of clients at once. At the bound, a waiting connection is closed for a "
+        "new one; without a waiting one, the new one is refused. 0: half of the files that "
+        "the process may open, at most 16384.",
     )
     max_connections_per_address: int = Field(
         default=0,
         ge=0,
         le=1_000_000,
-        description="The same from one address (of IPv6 a /64). 0: three quarters of max_connections.",
+        description="Connections at once from one address (of IPv6 a /64). 0: three quarters of "
+        "max_connections.",
     )
     tls_cert: Path | None = Field(default=None, description="Certificate chain (PEM): serve HTTPS.")
     tls_key: Path | None = Field(default=None, description="Private key (PEM) of tls_cert.")
     data_dir: Path = Field(
         default_factory=default_data_dir,
-        description="Where images, run state and trajectories are. Default: /var/lib/osgym for root, "
+        description="Folder of images, run state and trajectories. Default: /var/lib/osgym for root, "
         "~/.cache/osgym otherwise.",
     )
     instance: str = Field(
@@ -136,7 +143,8 @@ class Settings(BaseModel):
     )
     runtime: RuntimeSetting = Field(
         default="local",
-        description="How replicas run: as namespaces of this machine's kernel, or as virtual machines.",
+        description="Runtime of the replicas, such as `local` (namespaces of this machine's kernel) or "
+        "`qemu` (virtual machines).",
     )
     image: str = Field(
         default="full",
@@ -144,8 +152,8 @@ class Settings(BaseModel):
     )
     calibrated_horizons: Literal["auto", "off"] = Field(
         default="auto",
-        description="local: auto: replicas wait by what `osgym settle calibrate` found out of the image, if "
-        "it was calibrated. off: by the image's own horizons.",
+        description="local: settle horizons. auto: those that `osgym settle calibrate` found for the "
+        "image, if it was calibrated. off: the image's own.",
     )
     screen: Annotated[tuple[int, int], BeforeValidator(as_screen)] = Field(
         default=(1920, 1080),
@@ -158,19 +166,19 @@ class Settings(BaseModel):
     )
     egress: Literal["none", "allowlist", "open"] = Field(
         default="none",
-        description="Where replicas may connect to. open: the internet, but not this host, private networks "
-        "or a cloud's metadata; allowlist: what egress_allow names.",
+        description="Destinations of the replicas' connections. open: the internet, but not this host, "
+        "private networks or a cloud's metadata; allowlist: those of egress_allow.",
     )
     egress_allow: Annotated[list[str], BeforeValidator(as_allowlist)] = Field(
         default=[],
-        description="With egress allowlist: IPv4 networks and host names; `*.example.org` stands for all "
-        "names below.",
+        description="With egress allowlist: allowed IPv4 networks and host names; `*.example.org` stands "
+        "for all names below.",
     )
     egress_by: Literal["auto", "link", "proxy"] = Field(
         default="auto",
-        description="local: how replicas connect with egress. link: a network of their own with this host's "
-        "rules (root), for every program; proxy: no network, and an HTTP proxy of this host for programs "
-        "that use one. auto: link for root, proxy for others.",
+        description="local: means of egress. link: a network of the replica's own with this host's rules "
+        "(root), for every program; proxy: no network, and an HTTP proxy of this host for "
+        "programs that use one. auto: link for root, proxy for others.",
     )
     web: Annotated[Literal["off", "record", "replay"], BeforeValidator(as_switch)] = Field(
         default="off",
@@ -216,8 +224,8 @@ class Settings(BaseModel):
     replica_cpu_burst_s: float = Field(
         default=4.0,
         ge=0,
-        description="Core-seconds that a replica may use at full CPU weight beyond half a core. One that used"
-        " them up gets what its neighbours leave, until it rests. 0: all weigh the same for ever.",
+        description="Core-seconds that a replica may use at full CPU weight beyond half a core. A replica"
+        " that used them up has a low CPU weight until it rests. 0: no CPU weighting.",
     )
     replica_pids: int = Field(
         default=1024,
@@ -227,44 +235,44 @@ class Settings(BaseModel):
     replica_disk_mib: int = Field(
         default=8192,
         ge=0,
-        description="What a replica may write to disk; one that is seen to have written more is lost "
-        "(qemu: one that tries to). 0: no bound.",
+        description="Cap on a replica's disk space. A replica above the cap is lost (qemu: one that tries"
+        " to exceed it). 0: no bound.",
     )
     ram_reserve_mib: int = Field(default=1024, ge=0, description="Memory left to the rest of the host.")
     disk_reserve_mib: int = Field(
         default=1024,
         ge=0,
-        description="Disk left free: with less no replica is made, and of those that run the biggest "
-        "writer ends.",
+        description="Disk space left free. With less, no replica is made, and the running replica that "
+        "wrote most ends.",
     )
     cpu_per_replica: float = Field(
         default=0.02,
         ge=0,
-        description="Share of a core a replica is counted with in admission. 0: CPU is not bounded.",
+        description="Share of a core that admission counts for a replica. 0: CPU is not bounded.",
     )
-    boot_timeout_s: Seconds = Field(default=60, description="From the clone's start to a drawn desktop.")
+    boot_timeout_s: Seconds = Field(default=60, description="Time from the clone's start to a drawn desktop.")
     lease_ttl_max_s: Seconds = Field(
         default=MAX_LEASE_TTL_S, description="Longest time to live a client may ask for."
     )
     wait_max_s: Seconds = Field(
         default=MAX_WAIT_S, description="Longest time a create may wait for a replica."
     )
-    setup_timeout_s: Seconds = Field(default=300, description="All setup steps of a task together.")
-    evaluate_timeout_s: Seconds = Field(default=300, description="The whole check of a task.")
-    stop_timeout_s: Seconds = Field(default=30, description="From Ctrl-C to the end of the process.")
+    setup_timeout_s: Seconds = Field(default=300, description="Time for all setup steps of a task together.")
+    evaluate_timeout_s: Seconds = Field(default=300, description="Time for the whole check of a task.")
+    stop_timeout_s: Seconds = Field(default=30, description="Time from Ctrl-C to the end of the process.")
     osgym_max_steps: int = Field(default=100, ge=1, description="Steps of an episode on the OSGym API.")
     osgym_wait_s: Seconds = Field(
-        default=120, description="How long /reset of the OSGym API waits for a replica."
+        default=120, description="Longest time that /reset of the OSGym API waits for a replica."
     )
     osgym_make_way_s: float = Field(
         default=10,
         ge=0,
         le=86400,
-        description="When nothing is free, the VM of the same port that was idle longest makes way for a "
-        "/reset of the OSGym API, once nobody called it for so long.",
+        description="Idle time after which a /reset of the OSGym API may end a VM of the same port when "
+        "no replica is free. The VM that was idle longest ends.",
     )
     trajectory: Literal["off", "steps", "frames"] = Field(
-        default="steps", description="What is recorded on disk: nothing, steps as JSON lines, or frames too."
+        default="steps", description="Recording on disk: nothing, steps as JSON lines, or frames too."
     )
     trajectory_max_mib: int = Field(
         default=2048, ge=1, description="Bound on all recorded trajectories; the oldest episodes go first."
@@ -280,18 +288,24 @@ class Settings(BaseModel):
     )
     task_templates: Annotated[Literal["off", "on"], BeforeValidator(as_switch)] = Field(
         default="off",
-        description="on: keep the desktop as it was right after a task's set-up, where that is the same each "
-        "time, and clone it for later episodes of the same set-up. On local with criu 4.2 or newer, as root. "
-        "Root inside such a desktop can reach its guest agent.",
+        description="on: save the desktop right after a task's set-up, where the set-up is the same each "
+        "time, and clone it for later episodes of the same set-up. On local with criu 4.2 or "
+        "newer, as root. Root inside such a desktop can reach its guest agent.",
     )
     task_templates_max: int = Field(
-        default=8, ge=1, le=1024, description="Bound on how many task templates there are; by use."
+        default=8,
+        ge=1,
+        le=1024,
+        description="Bound on the number of task templates; the least recently used is removed first.",
     )
     task_templates_max_mib: int = Field(
-        default=4096, ge=1, description="Bound on all task templates, in RAM and on disk; by use."
+        default=4096,
+        ge=1,
+        description="Bound on the size of all task templates, in RAM and on disk; the least recently used"
+        " is removed first.",
     )
     task_files_dir: Path | None = Field(
-        default=None, description="The only folder that tasks may upload files from."
+        default=None, description="Only folder from which tasks may upload files."
     )
     allow_downloads: bool = Field(
         default=True, description="Tasks may download files; false: from the cache only."
@@ -322,26 +336,26 @@ class Settings(BaseModel):
         description="With metrics_to: the fleet whose pressure it is, as a dimension or label `fleet`.",
     )
     metrics_every_s: float = Field(
-        default=60, ge=5, le=3600, description="How often lease_pressure_percent is published."
+        default=60, ge=5, le=3600, description="Interval at which lease_pressure_percent is published."
     )
     drain_margin_s: float = Field(
         default=5,
         ge=0,
         le=3600,
-        description="How long before the host is taken away the episodes that are still open end.",
+        description="Time before the host is taken away at which open episodes end.",
     )
     usd_per_hour: float = Field(
         default=0,
         ge=0,
         le=10_000,
-        description="What this machine costs; shown with what a scored episode cost. 0: unknown.",
+        description="Price of this machine, from which the cost of a scored episode is shown. 0: unknown.",
     )
     log_level: Literal["debug", "info", "warning", "error"] = Field(
-        default="info", description="What is logged."
+        default="info", description="Lowest level of the logged records."
     )
     log_format: Literal["text", "json"] = Field(
         default="text",
-        description="How: as lines for people, or as JSON, one object in each line of stderr.",
+        description="Format of the log on stderr: lines for people, or JSON with one object in each line.",
     )
 
     def of_runtime(self, name: str, model: type[OwnSettings]) -> OwnSettings:

@@ -31,11 +31,11 @@ class QemuSettings(RuntimeSettings):
     snapshot: str = Field(
         default="desktop",
         pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$",
-        description="Which snapshot of the image is cloned (`osgym image snapshot --name`).",
+        description="Snapshot of the image that is cloned (`osgym image snapshot --name`).",
     )
     accel: Literal["auto", "kvm", "tcg"] = Field(
         default="auto",
-        description="What runs guest code. auto: whatever the snapshot was made for.",
+        description="Accelerator of guest code. auto: the one for which the snapshot was made.",
     )
     parked: int = Field(
         default=2,
@@ -56,12 +56,12 @@ class QemuSettings(RuntimeSettings):
         "forks take less time and children share memory. auto: where that works. off: copy.",
     )
     runner: Literal["process", "container"] = Field(
-        default="process", description="How QEMU runs, as a bare process or in a container of its own."
+        default="process", description="Place of QEMU: a bare process or a container of its own."
     )
     network: Literal["user", "tap"] = Field(
         default="user",
-        description="How machines are connected. user: to the host agent only; tap: by a device of "
-        "the host, for egress (root).",
+        description="Network of the machines. user: to the host agent only; tap: a device of the host, "
+        "for egress (root).",
     )
 
 
