@@ -38,7 +38,6 @@ LOOK_S = 0.25
 """Interval of checks of the disk; longest interval of checks of the leases."""
 KEEP_ENDED = 1000
 """Number of ended episodes that clients can ask about; the oldest are forgotten first."""
-
 Judge = Callable[[HostEpisode, EvaluationAnswer], Awaitable[EvaluationAnswer]]
 """Function that decides whose fault a failed check is, and returns the answer that follows."""
 
