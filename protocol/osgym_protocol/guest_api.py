@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Any
 
 from osgym_protocol.codec import WireFormatError
-from osgym_protocol.options import check_number
 
 EXIT_DISPLAY_GONE = 3
 """Exit code of the guest agent when the X server is gone."""
@@ -33,7 +32,6 @@ def number(raw: Any, name: str, low: float, high: float) -> float:
     Raises:
         WireFormatError: `raw` is not a number, or lies outside [low, high].
     """
-    if isinstance(raw, bool) or not isinstance(raw, (int, float)):
-        raise WireFormatError(f"{name} must be a number")
-    check_number(raw, name, low, high)
+    if isinstance(raw, bool) or not isinstance(raw, (int, float)) or not low <= raw <= high:
+        raise WireFormatError(f"{name} must be a number from {low:g} to {high:g}")
     return float(raw)

@@ -108,15 +108,5 @@ def parse_observe(raw: Any) -> ObserveOptions:
     return _parse(ObserveOptions, raw, "observe")
 
 
-def check_number(value: float | None, name: str, low: float, high: float) -> None:
-    """Check a number that may be left out.
-
-    Raises:
-        WireFormatError: The number is out of bounds or NaN.
-    """
-    if value is not None and not low <= value <= high:
-        raise WireFormatError(f"{name} must be a number from {low:g} to {high:g}")
-
-
 def _parse(kind: type[_M], raw: Any, name: str) -> _M:
     return kind.from_dict(known_fields({} if raw is None else raw, kind.field_names(), name))
