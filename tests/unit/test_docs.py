@@ -130,6 +130,7 @@ DISTRIBUTIONS = {
         "infra",
         "osworld",
         "tasks/families",
+        "examples/plugins/shelf_provider",
     )
     for name in (ROOT / folder).glob("osgym_*")
     if (name / "__init__.py").is_file()
