@@ -54,8 +54,7 @@ class Settings(BaseModel):
 
     host: str = Field(
         default="127.0.0.1",
-        description="Address to listen on. Addresses other than loopback need a token, a tokens_file or "
-        "allowed_ips.",
+        description="Address to listen on. Off loopback it needs a token, a tokens_file or allowed_ips.",
     )
     ports: Annotated[list[Port], BeforeValidator(as_list)] = Field(
         default=[20000],
@@ -75,8 +74,7 @@ class Settings(BaseModel):
         default=2000,
         ge=0,
         le=1_000_000,
-        description="Calls a second that each token of tokens_file may make in the long run; beyond that "
-        "429. 0: no bound.",
+        description="Calls a second per token of tokens_file in the long run; beyond that 429. 0: no bound.",
     )
     token_calls_burst: int = Field(
         default=4000,
@@ -88,15 +86,14 @@ class Settings(BaseModel):
         default=0,
         ge=0,
         le=1_000_000,
-        description="Calls a second that all holders of `token` together may make in the long run. 0: no "
-        "bound.",
+        description="Calls a second of all holders of `token` together, in the long run. 0: no bound.",
     )
     look_cpu_percent: float = Field(
         default=10,
         ge=0,
         le=100,
-        description="Share of a processor, in percent, for calls of one `observe` token that only look; its "
-        "calls for the host's state and metrics have as much again. Calls beyond the share wait up to a "
+        description="Share of a processor, in percent, for calls of one `observe` token that only look; its"
+        " calls for the host's state and metrics have as much again. Calls beyond the share wait up to a "
         "second, then get 429. Other tokens have five times the share. 0: no bound.",
     )
     wrong_tokens_per_min: int = Field(
@@ -111,23 +108,21 @@ class Settings(BaseModel):
     )
     allowed_hosts: Annotated[list[HostName], BeforeValidator(as_list)] = Field(
         default=[],
-        description="Names by which clients of allowed_ips may call this host. Its addresses, names without "
-        "a dot, and names that end with .internal, .local or .localhost are always allowed.",
+        description="Names by which clients of allowed_ips may call this host. Its addresses, names without"
+        " a dot, and names that end with .internal, .local or .localhost are always allowed.",
     )
     max_connections: int = Field(
         default=0,
         ge=0,
         le=1_000_000,
-        description="Connections of clients at once. At the bound, a waiting connection is closed for a "
-        "new one; without a waiting one, the new one is refused. 0: half of the files that "
-        "the process may open, at most 16384.",
+        description="Connections of clients at once. At the bound a waiting one is closed for a new one, "
+        "else the new one is refused. 0: half of the files that the process may open, at most 16384.",
     )
     max_connections_per_address: int = Field(
         default=0,
         ge=0,
         le=1_000_000,
-        description="Connections at once from one address (of IPv6 a /64). 0: three quarters of "
-        "max_connections.",
+        description="Connections at once from one address (of IPv6 a /64). 0: 3/4 of max_connections.",
     )
     tls_cert: Path | None = Field(default=None, description="Certificate chain (PEM): serve HTTPS.")
     tls_key: Path | None = Field(default=None, description="Private key (PEM) of tls_cert.")
@@ -143,8 +138,7 @@ class Settings(BaseModel):
     )
     runtime: RuntimeSetting = Field(
         default="local",
-        description="Runtime of the replicas, such as `local` (namespaces of this machine's kernel) or "
-        "`qemu` (virtual machines).",
+        description="Runtime of the replicas, such as `local` (namespaces) or `qemu` (virtual machines).",
     )
     image: str = Field(
         default="full",
@@ -152,8 +146,8 @@ class Settings(BaseModel):
     )
     calibrated_horizons: Literal["auto", "off"] = Field(
         default="auto",
-        description="local: settle horizons. auto: those that `osgym settle calibrate` found for the "
-        "image, if it was calibrated. off: the image's own.",
+        description="local: settle horizons. auto: those that `osgym settle calibrate` found for the image,"
+        " if it was calibrated. off: the image's own.",
     )
     screen: Annotated[tuple[int, int], BeforeValidator(as_screen)] = Field(
         default=(1920, 1080),
@@ -161,13 +155,13 @@ class Settings(BaseModel):
     )
     network_links: str = Field(
         default="198.18.0.0/15",
-        description="With egress: IPv4 network from which each replica's link gets two addresses; "
-        "one that this host does not use otherwise.",
+        description="With egress: IPv4 network from which each replica's link gets two addresses; one that "
+        "this host does not use otherwise.",
     )
     egress: Literal["none", "allowlist", "open"] = Field(
         default="none",
-        description="Destinations of the replicas' connections. open: the internet, but not this host, "
-        "private networks or a cloud's metadata; allowlist: those of egress_allow.",
+        description="Destinations of replicas. open: the internet, but not this host, private networks or "
+        "a cloud's metadata; allowlist: those of egress_allow.",
     )
     egress_allow: Annotated[list[str], BeforeValidator(as_allowlist)] = Field(
         default=[],
@@ -177,14 +171,14 @@ class Settings(BaseModel):
     egress_by: Literal["auto", "link", "proxy"] = Field(
         default="auto",
         description="local: means of egress. link: a network of the replica's own with this host's rules "
-        "(root), for every program; proxy: no network, and an HTTP proxy of this host for "
-        "programs that use one. auto: link for root, proxy for others.",
+        "(root), for every program; proxy: no network, and an HTTP proxy of this host for programs that use"
+        " one. auto: link for root, proxy for others.",
     )
     web: Annotated[Literal["off", "record", "replay"], BeforeValidator(as_switch)] = Field(
         default="off",
         description="local: record: sites that replicas open (as far as egress lets them) are kept in "
-        "web_archive, each answer once; replay: replicas have no network, and sites answer from there. Needs "
-        "`osgym-host[web]`.",
+        "web_archive, each answer once; replay: replicas have no network, and sites answer from there. "
+        "Needs `osgym-host[web]`.",
     )
     web_archive: Path | None = Field(
         default=None,
@@ -192,10 +186,10 @@ class Settings(BaseModel):
     )
     warm_apps: Annotated[list[str], BeforeValidator(as_warm_apps)] = Field(
         default=[],
-        description="Programs that run in warm replicas, without a window, so that set-ups open them sooner: "
-        "calc, writer, impress, chromium, the last also with options as tasks give them (`chromium "
-        "--remote-debugging-port=1337`). One that a task does not use ends before its set-up. qemu: best in "
-        "the snapshot (`osgym image snapshot --warm-apps`).",
+        description="Programs that run in warm replicas, without a window, so that set-ups open them "
+        "sooner: calc, writer, impress, chromium, the last also with options as tasks give them (`chromium "
+        "--remote-debugging-port=1337`). One that a task does not use ends before its set-up. qemu: best in"
+        " the snapshot (`osgym image snapshot --warm-apps`).",
     )
     warm_clones: Annotated[Literal["off", "on"], BeforeValidator(as_switch)] = Field(
         default="off",
@@ -216,16 +210,16 @@ class Settings(BaseModel):
     replica_ram_mib: int = Field(
         default=2048,
         ge=64,
-        description="Memory cap of a replica, and its estimate before any was measured. local: the desktop's "
-        "programs may use 128 MiB less, or three quarters of a small cap. qemu: never less than the "
-        "snapshot's RAM and what QEMU needs besides, since a smaller cap kills the machine.",
+        description="Memory cap of a replica, and its estimate before any was measured. local: the "
+        "desktop's programs may use 128 MiB less, or three quarters of a small cap. qemu: never less than "
+        "the snapshot's RAM and what QEMU needs besides, since a smaller cap kills the machine.",
     )
     replica_cpus: float = Field(default=0.0, ge=0, description="CPU cap of a replica in cores. 0: none.")
     replica_cpu_burst_s: float = Field(
         default=4.0,
         ge=0,
-        description="Core-seconds that a replica may use at full CPU weight beyond half a core. A replica"
-        " that used them up has a low CPU weight until it rests. 0: no CPU weighting.",
+        description="Core-seconds that a replica may use at full CPU weight beyond half a core. A replica "
+        "that used them up has a low CPU weight until it rests. 0: no CPU weighting.",
     )
     replica_pids: int = Field(
         default=1024,
@@ -235,8 +229,8 @@ class Settings(BaseModel):
     replica_disk_mib: int = Field(
         default=8192,
         ge=0,
-        description="Cap on a replica's disk space. A replica above the cap is lost (qemu: one that tries"
-        " to exceed it). 0: no bound.",
+        description="Cap on a replica's disk space. A replica above the cap is lost (qemu: one that tries "
+        "to exceed it). 0: no bound.",
     )
     ram_reserve_mib: int = Field(default=1024, ge=0, description="Memory left to the rest of the host.")
     disk_reserve_mib: int = Field(
@@ -268,8 +262,8 @@ class Settings(BaseModel):
         default=10,
         ge=0,
         le=86400,
-        description="Idle time after which a /reset of the OSGym API may end a VM of the same port when "
-        "no replica is free. The VM that was idle longest ends.",
+        description="Idle time after which a /reset of the OSGym API may end a VM of its port when no "
+        "replica is free, the longest idle one first.",
     )
     trajectory: Literal["off", "steps", "frames"] = Field(
         default="steps", description="Recording on disk: nothing, steps as JSON lines, or frames too."
@@ -289,20 +283,19 @@ class Settings(BaseModel):
     task_templates: Annotated[Literal["off", "on"], BeforeValidator(as_switch)] = Field(
         default="off",
         description="on: save the desktop right after a task's set-up, where the set-up is the same each "
-        "time, and clone it for later episodes of the same set-up. On local with criu 4.2 or "
-        "newer, as root. Root inside such a desktop can reach its guest agent.",
+        "time, and clone it for later episodes of the same set-up. On local with criu 4.2 or newer, as "
+        "root. Root inside such a desktop can reach its guest agent.",
     )
     task_templates_max: int = Field(
         default=8,
         ge=1,
         le=1024,
-        description="Bound on the number of task templates; the least recently used is removed first.",
+        description="Bound on the number of task templates; the least recently used goes first.",
     )
     task_templates_max_mib: int = Field(
         default=4096,
         ge=1,
-        description="Bound on the size of all task templates, in RAM and on disk; the least recently used"
-        " is removed first.",
+        description="Bound on all task templates, in RAM and on disk; the least recently used goes first.",
     )
     task_files_dir: Path | None = Field(
         default=None, description="Only folder from which tasks may upload files."
@@ -319,8 +312,8 @@ class Settings(BaseModel):
         default="off",
         pattern=r"^(file:/.+|[a-z][a-z0-9-]{0,31})$",
         description="Where it is told that this host will be taken away. aws, gcp: the cloud's metadata "
-        "service; file:/PATH: a file that appears in a folder that exists, empty or with "
-        '`{"deadline": Unix time}`.',
+        'service; file:/PATH: a file that appears in a folder that exists, empty or with `{"deadline": Unix'
+        " time}`.",
     )
     metrics_to: Annotated[str, AfterValidator(known_place(PluginGroup.PUBLISHERS, "none"))] = Field(
         default="none",
@@ -384,7 +377,6 @@ class Settings(BaseModel):
             raise ValueError("warm_clones on needs egress none and web off: connections cannot be cloned")
 
     def _check_web(self) -> None:
-        """Refuse contradicting settings of the web when they are read."""
         if self.web == "off":
             return
         if self.web_archive is None:
