@@ -80,7 +80,7 @@ _EMBEDS_AT_THE_END = tuple(
     )
 )
 _REACHES_THE_EMBEDDED = (IPv6Network("::ffff:0:0/96"), IPv6Network("64:ff9b::/96"))
-"""Of those, the ways of writing an IPv4 address that lead to that address itself."""
+"""Networks among these whose addresses lead to the embedded IPv4 address itself."""
 _TEREDO, _SIX_TO_FOUR = IPv6Network("2001::/32"), IPv6Network("2002::/16")
 _ISATAP_IDS = (0x0000_5EFE, 0x0200_5EFE)
 

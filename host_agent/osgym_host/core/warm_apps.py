@@ -16,19 +16,19 @@ class WarmProgram:
     """Program that can run without a window until it is needed.
 
     Attributes:
-        name: For people; at most one process of it is started.
+        name: Name for people; at most one process of it is started.
         commands: Names that tasks start it by.
-        start: How it is started without a window; options of the setting follow.
+        start: Command of the start without a window; options of the setting follow.
         is_up: Shell condition that holds once a second start would find it.
         processes: Names of its processes, as `pkill` compares them: an extended regular expression.
-        folders: Where it writes, below the user's home.
-        leftovers: What its end leaves elsewhere, as patterns of the shell.
-        options: Options of a task's command that say what it opens, which it takes when it runs already.
-        implied: Options that say nothing, since every start has them.
-        has_no_sandbox: Whether a desktop in which it runs can be dumped by CRIU.
-        takes_options: Whether an operator may name options that it is started with.
-        fixed: Beginnings of options that he may not: it would not be found, or write elsewhere.
-        suffixes: Files that `open` gives to it, and that commands may name.
+        folders: Folders that it writes, below the user's home.
+        leftovers: Shell patterns of files that its end leaves elsewhere.
+        options: Options of a task's command that a running instance accepts.
+        implied: Options without effect, since every start has them.
+        has_no_sandbox: True if CRIU can dump a desktop in which it runs.
+        takes_options: True if an operator may set options of its start.
+        fixed: Prefixes of options that an operator must not set, since it is not found or writes elsewhere.
+        suffixes: Suffixes of files that `open` gives to it, and that commands may name.
     """
 
     name: str

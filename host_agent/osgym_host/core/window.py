@@ -1,21 +1,20 @@
-"""What happened between two looks: how often, and how long it took."""
+"""Values of the time since the last summary: their number and percentiles. Pure."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
 
 MAX_VALUES = 4096
-"""Of one window; of the further ones only the number is kept."""
+"""Number of values kept of one window; further ones are only counted."""
 
 
 @dataclass(frozen=True, slots=True)
 class WindowSummary:
-    """What a window had.
+    """Summary of a window.
 
     Attributes:
-        count: How many values.
-        p50: The median of the values that were kept; None when there were none.
-        p95: The same for 95 of 100.
+        count: Number of values.
+        p50, p95: Percentiles of the kept values; None without values.
     """
 
     count: int
@@ -37,7 +36,7 @@ class Window:
             self.values.append(value)
 
     def take(self) -> WindowSummary:
-        """Sum up, and begin anew."""
+        """Return a summary and start a new window."""
         values = sorted(self.values)
         summary = WindowSummary(self.count, _rank(values, 0.5), _rank(values, 0.95))
         self.count, self.values = 0, []
@@ -45,7 +44,7 @@ class Window:
 
 
 def _rank(values: list[float], share: float) -> float | None:
-    """The smallest value that at least this share of them does not exceed."""
+    """Return the smallest value that at least this share of the values does not exceed."""
     if not values:
         return None
     return values[max(0, -(-int(share * 100) * len(values) // 100) - 1)]

@@ -1,9 +1,8 @@
-"""How often an address may show tokens that are wrong: pure, with the time handed in, bounded in memory.
+"""Rate limit of wrong tokens by address. Pure: callers pass the time; bounded in memory.
 
-Guesses are counted by address: when it has made too many, tokens that it has not called with before are not
-even looked at. Those that it has called with work on, so nobody who shares its address loses a running
-client. A wrong token that is shown again guesses nothing: it has a bound of its own, and uses
-up none of the address's.
+Guesses are counted by address. After too many, tokens that are new from the address are refused unchecked.
+Tokens that it has used before stay valid, so that nobody who shares the address loses a running client. A
+wrong token that is repeated is no new guess: it has a limit of its own and uses nothing of the address's.
 """
 
 from __future__ import annotations
@@ -15,15 +14,15 @@ from dataclasses import dataclass, field
 from osgym_host.core.rate_limit import RateLimit
 
 MOST = 4096
-"""Of addresses, of wrong tokens, of right ones, each."""
+"""Number of addresses, of wrong tokens and of right ones that are kept."""
 
 
 @dataclass(slots=True)
 class WrongTokens:
-    """What addresses have shown.
+    """Guesses by address.
 
     Attributes:
-        per_min: Wrong tokens a minute that an address may show, and at once after a rest; 0: no bound.
+        per_min: Wrong tokens that an address may try per minute, and at once after a rest; 0 sets no bound.
     """
 
     per_min: int = 30
@@ -33,12 +32,11 @@ class WrongTokens:
     _right: OrderedDict[str, None] = field(init=False, default_factory=OrderedDict)
 
     def __post_init__(self) -> None:
-        """Begin with nothing seen."""
         self._guesses = RateLimit(self.per_min / 60, max(1, self.per_min), self.most)
         self._again = RateLimit(self.per_min / 60, max(1, self.per_min), self.most)
 
     def wait_s(self, address: str, shown: bytes, now_s: float) -> float:
-        """Return 0 where a token may be looked at, else the seconds until one may."""
+        """Return 0 if a token may be checked, else the seconds until one may."""
         mark = _mark(address, shown)
         if self.per_min <= 0 or mark in self._right:
             return 0.0
@@ -47,7 +45,7 @@ class WrongTokens:
         return self._guesses.left_s(address, now_s)
 
     def right(self, address: str, shown: bytes) -> None:
-        """It was looked at, and is one."""
+        """Note a token that was checked and is right."""
         if self.per_min <= 0:
             return
         key = _mark(address, shown)
@@ -57,7 +55,7 @@ class WrongTokens:
             self._right.popitem(last=False)
 
     def wrong(self, address: str, shown: bytes, now_s: float) -> bool:
-        """It was looked at, and is none; return whether that was the last one for now."""
+        """Note a token that was checked and is wrong; return whether the address must wait now."""
         if self.per_min <= 0:
             return False
         mark = _mark(address, shown)
@@ -67,10 +65,10 @@ class WrongTokens:
         return self._guesses.left_s(address, now_s) > 0
 
     def known(self) -> int:
-        """Return how much is remembered."""
+        """Return the number of entries."""
         return len(self._guesses) + len(self._again) + len(self._right)
 
 
 def _mark(address: str, shown: bytes) -> str:
-    """Return what stands for a token that an address has shown: those that are wrong may be nearly right."""
+    """Return the hash that stands for a token of an address, since wrong tokens may be nearly right."""
     return hashlib.sha256(address.encode() + b"\n" + shown).hexdigest()[:32]

@@ -142,7 +142,7 @@ def _json(text: bytes) -> Any:
     """Decode strict JSON: no NaN, no lone surrogates, no deep nesting.
 
     Raises:
-        ValueError: It is something else.
+        ValueError: The bytes are not strict JSON.
     """
     try:
         data = json.loads(text)

@@ -16,7 +16,7 @@ from osgym_host.episodes.episode_state import EpisodeProgress
 
 @dataclass(slots=True, eq=False)
 class EpisodeSteps:
-    """How far an episode is. A step is entered before it is sent to the guest, and marked when answered.
+    """Progress of an episode by steps. A step is entered before it is sent, and marked once answered.
 
     Attributes:
         max_steps: Number of steps after which the episode is done.

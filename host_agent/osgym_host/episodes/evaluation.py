@@ -74,7 +74,7 @@ async def evaluate_episode(episode: HostEpisode, timeout_s: float) -> Evaluation
     """Score the episode as it stands after its last step.
 
     Raises:
-        ServiceError: It has no task, or its replica is lost (then nothing can be scored any more).
+        ServiceError: The episode has no task, or its replica is lost, so that it cannot be scored.
     """
     task, context = episode.task, episode.context
     if task is None or context is None:

@@ -63,7 +63,7 @@ class _KnownRequest:
     waiters: int = 0
     kept: StoredAnswer | None = None
     unbound: bool = False
-    """Whether an earlier version of the host agent stored the request, without the digest of its token."""
+    """True if an earlier version of the host agent stored the request, without the digest of its token."""
 
 
 class RequestRegistry:

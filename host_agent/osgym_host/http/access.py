@@ -46,18 +46,18 @@ _FOREIGN_PAGE = "Web pages other than the dashboard may not call this API."
 
 @dataclass(frozen=True, slots=True)
 class AccessPolicy:
-    """What callers need.
+    """Credentials that callers need.
 
     Attributes:
         token: Bearer token with all rights; None if none is configured.
         allowed: Networks that may use the OSGym API without a token.
         host_names: Names of this host in lower case, by which clients without a token may call it. Addresses,
             and names that nobody can register, are allowed anyway.
-        tokens: Those with a scope; None when there is no file of them.
+        tokens: Tokens with a scope; None without a file of them.
         rate: Rate limit of each token with a scope.
         token_rate: Rate limit of `token`, shared by all who have it.
         wrong: Wrong tokens by address.
-        look_cpu_percent: Share of a processor for the calls of one `observe` token; 0: no bound.
+        look_cpu_percent: Share of a processor for the calls of one `observe` token; 0 sets no bound.
     """
 
     token: str | None = None

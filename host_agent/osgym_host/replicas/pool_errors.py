@@ -35,7 +35,6 @@ class PoolStopping(OsgymHostError):
     """No replica is handed out, since the host agent stops."""
 
     def __init__(self, text: str = "The host agent is stopping.") -> None:
-        """Keep the message."""
         super().__init__(text)
 
 
@@ -43,7 +42,6 @@ class PoolDraining(PoolStopping):
     """No replica is handed out while the host drains."""
 
     def __init__(self, notice: Notice) -> None:
-        """Keep the notice."""
         super().__init__("This host will be taken away; it takes no new episodes.")
         self.notice = notice
 
@@ -52,7 +50,6 @@ class ReplicaNotMade(OsgymHostError):
     """A replica for one lease (a child or an adopted one) failed before it was handed over."""
 
     def __init__(self, replica_id: str, reason: Reason, detail: str) -> None:
-        """Keep the fields beside the message."""
         super().__init__(f"replica {replica_id} could not be made ({reason.value}): {detail}")
         self.replica_id = replica_id
         self.reason = reason
