@@ -15,6 +15,7 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
+from tests.support.fake_runtime import until
 
 from osgym_host.tasks.errors import EvaluatorError
 from osgym_host.tasks.sandbox import MetricJob, Sandbox
@@ -49,7 +50,7 @@ async def test_verdicts_and_errors(sandbox: Sandbox) -> None:
 async def test_who_gives_up_stops_no_start(sandbox: Sandbox, capfd: pytest.CaptureFixture[str]) -> None:
     """The one who asks next gets the evaluator that was starting; a closed sandbox ends it without a word."""
     first = asyncio.create_task(sandbox.confinement())
-    await asyncio.sleep(0.05)
+    await until(lambda: sandbox._starting is not None)
     starting = sandbox._starting
     assert starting is not None and not starting.done()
     first.cancel()

@@ -140,9 +140,9 @@ async def test_clients_who_want_room_take_turns(tmp_path: Path) -> None:
             pool.reservations.give_back(room)
 
         crowd = [asyncio.create_task(use(greedy)) for _ in range(16)]
-        await asyncio.sleep(0.05)
+        await until(lambda: len(pool.reservations._asked) == 16)
         single = asyncio.create_task(use(modest))
-        await asyncio.sleep(0.05)
+        await until(lambda: len(pool.reservations._asked) == 17)
         held.retire(Reason.CLOSED)
         await asyncio.gather(single, *crowd)
         assert order.index(modest) <= 1
