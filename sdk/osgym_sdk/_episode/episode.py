@@ -6,7 +6,6 @@ import uuid
 import warnings
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
-from types import TracebackType
 from typing import TYPE_CHECKING, Self
 
 from osgym_protocol import limits
@@ -75,9 +74,7 @@ class AsyncEpisode(EpisodeInfo):
         self._entered = True
         return self
 
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    async def __aexit__(self, *error: object) -> None:
         await self.aclose()
 
     async def start(self) -> None:

@@ -22,7 +22,15 @@ from osgym_sdk._models.stored import (
     restored_info,
     stored_info,
 )
-from osgym_sdk.wire import CreateAnswer, FrameInfo, ParentInfo, SetupWarning, StepAnswer, WireFormatError
+from osgym_sdk.wire import (
+    CreateAnswer,
+    FrameInfo,
+    Message,
+    ParentInfo,
+    SetupWarning,
+    StepAnswer,
+    WireFormatError,
+)
 
 
 @dataclass(slots=True)
@@ -150,40 +158,29 @@ class Trajectory:
 
 
 def _stored(trajectory: Trajectory, frames: bool) -> dict[str, Any]:
-    steps = []
-    for index, step in enumerate(trajectory.steps):
-        data = as_base64(step.data) if frames else None
-        info = stored_info(step.info, f"steps[{index}].info", INFO_DEPTH)
-        steps.append(
-            StoredStep(
-                step.requested,
-                step.answer,
-                step.timing,
-                data,
-                step.final,
-                step.changed_after_ms,
-                step.refused,
-                info,
+    steps = [
+        StoredStep(
+            **_fields(
+                StoredStep,
+                step,
+                data=as_base64(step.data) if frames else None,
+                info=stored_info(step.info, f"steps[{index}].info", INFO_DEPTH),
             )
         )
+        for index, step in enumerate(trajectory.steps)
+    ]
     found = trajectory.evaluation
     return StoredTrajectory(
-        version=VERSION,
-        task_id=trajectory.task_id,
-        episode_id=trajectory.episode_id,
-        host=trajectory.host,
-        replica_id=trajectory.replica_id,
-        generation=trajectory.generation,
-        screen=trajectory.screen,
-        reset_ms=trajectory.reset_ms,
-        parent=trajectory.parent,
-        setup_warnings=trajectory.setup_warnings,
-        first_frame=trajectory.first_frame,
-        first_data=as_base64(trajectory.first_data) if frames else None,
-        steps=tuple(steps),
-        evaluation=None if found is None else _stored_evaluation(found),
-        last_info=stored_info(trajectory.last_info, "last_info", INFO_DEPTH),
-        reaches=tuple(trajectory.reaches),
+        **_fields(
+            StoredTrajectory,
+            trajectory,
+            version=VERSION,
+            first_data=as_base64(trajectory.first_data) if frames else None,
+            steps=tuple(steps),
+            evaluation=None if found is None else _stored_evaluation(found),
+            last_info=stored_info(trajectory.last_info, "last_info", INFO_DEPTH),
+            reaches=tuple(trajectory.reaches),
+        )
     ).to_dict()
 
 
@@ -194,24 +191,17 @@ def _restored(data: Any) -> Trajectory:
         raise ConfigError(f"it is {text[:100]}; versions 1 to {VERSION} can be read")
     try:
         found = StoredTrajectory.from_dict(data)
-        steps = [_restored_step(step) for step in found.steps]
-        return Trajectory(
-            found.task_id,
-            found.episode_id,
-            found.host,
-            found.replica_id,
-            found.generation,
-            found.screen,
-            found.reset_ms,
-            found.parent,
-            found.setup_warnings,
-            found.first_frame,
-            of_base64(found.first_data),
-            steps,
-            None if found.evaluation is None else _restored_evaluation(found.evaluation),
-            restored_info(found.last_info),
-            list(found.reaches),
+        fields = _fields(
+            StoredTrajectory,
+            found,
+            first_data=of_base64(found.first_data),
+            steps=[_restored_step(step) for step in found.steps],
+            evaluation=None if found.evaluation is None else _restored_evaluation(found.evaluation),
+            last_info=restored_info(found.last_info),
+            reaches=list(found.reaches),
         )
+        del fields["version"]
+        return Trajectory(**fields)
     except WireFormatError as exc:
         raise ConfigError(f"it is no trajectory: {exc}") from exc
 
@@ -221,51 +211,26 @@ def _restored_step(step: StoredStep) -> StepRecord:
         raise WireFormatError("a step has no observation")
     if not all(isinstance(action, (str, Mapping)) for action in step.requested):
         raise WireFormatError("an action is neither text nor an object")
-    return StepRecord(
-        step.requested,
-        step.answer,
-        step.timing,
-        of_base64(step.data),
-        step.final,
-        step.changed_after_ms,
-        step.refused,
-        restored_info(step.info),
-    )
+    info = restored_info(step.info)
+    return StepRecord(**_fields(StoredStep, step, data=of_base64(step.data), info=info))
 
 
 def _stored_evaluation(found: Evaluation) -> StoredEvaluation:
-    return StoredEvaluation(
-        found.reward,
-        found.termination_reason,
-        found.error_class,
-        found.valid_for_training,
-        found.details,
-        _stored_failure(found.failure),
-        _stored_failure(found.loss),
-        found.evidence,
+    failure, loss = (
+        None if one is None else StoredFailure(**_fields(StoredFailure, one))
+        for one in (found.failure, found.loss)
     )
-
-
-def _stored_failure(failure: Failure | None) -> StoredFailure | None:
-    if failure is None:
-        return None
-    return StoredFailure(failure.code, failure.message, failure.error_class, failure.details)
-
-
-def _restored_failure(failure: StoredFailure | None) -> Failure | None:
-    if failure is None:
-        return None
-    return Failure(failure.code, failure.message, failure.error_class, failure.details)
+    return StoredEvaluation(**_fields(StoredEvaluation, found, failure=failure, loss=loss))
 
 
 def _restored_evaluation(found: StoredEvaluation) -> Evaluation:
-    return Evaluation(
-        found.reward,
-        found.termination_reason,
-        found.error_class,
-        found.valid_for_training,
-        found.details,
-        _restored_failure(found.failure),
-        _restored_failure(found.loss),
-        found.evidence,
+    failure, loss = (
+        None if one is None else Failure(**_fields(StoredFailure, one)) for one in (found.failure, found.loss)
     )
+    return Evaluation(**_fields(StoredEvaluation, found, failure=failure, loss=loss))
+
+
+def _fields(stored: type[Message], source: object, **changed: Any) -> dict[str, Any]:
+    """Return the fields of a stored form by name, from an object with the same names."""
+    names = stored.field_names()
+    return {name: changed[name] if name in changed else getattr(source, name) for name in names}

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from types import TracebackType
 from typing import Self
 
 from osgym_sdk._episode.checkpoints import AsyncCheckpoint, CheckpointHandle
@@ -45,9 +44,7 @@ class Episode(EpisodeInfo):
         self._portal.call(self._inner.__aenter__())
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *error: object) -> None:
         self.close()
 
     def close(self) -> None:
