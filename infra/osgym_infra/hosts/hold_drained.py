@@ -22,7 +22,7 @@ from typing import Any, NoReturn
 LOOK_S = 0.5
 CALL_S = 10.0
 UNDO_S = 5.0
-"""Below the ten seconds after which the guard kills what it told to end (`transport.GUARD`)."""
+"""Below the ten seconds after which the guard kills what it told to end (`links.link.GUARD`)."""
 END_S = 60.0
 """How long after the deadline the agent may take to end what is still open."""
 ANYWHERE = ("0.0.0.0", "::")  # noqa: S104 (read, not bound)

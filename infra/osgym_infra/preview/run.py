@@ -85,7 +85,7 @@ def preview(config: Path, refusals: str = "") -> int:
         folder = Path(name)
         copy_project(folder, refusals=refusals)
         shutil.copy(config, folder / f"Pulumi.{stack}.yaml")
-        # Nothing is made: what is frozen here would go to no host (`archives.resource.PREVIEW`).
+        # Nothing is made: what is frozen here would go to no host (`resources.archives.PREVIEW`).
         variables = {**environment(folder, os.environ), "MAKE_PREVIEW": "1"}
         for command in (["stack", "init", stack], ["preview", "--stack", stack, "--suppress-progress"]):
             quiet = subprocess.DEVNULL if command[0] == "stack" else None
