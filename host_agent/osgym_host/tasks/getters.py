@@ -46,14 +46,10 @@ class SeveralFiles(Parameters):
 
 
 class FilesParameters(SeveralFiles):
-    """Files of the guest by path."""
-
     path: Annotated[list[FilePath], Field(min_length=1, max_length=MAX_FILES), BeforeValidator(_listed)]
 
 
 class CloudFilesParameters(SeveralFiles):
-    """Files by URL."""
-
     path: Annotated[list[FileUrl], Field(min_length=1, max_length=MAX_FILES), BeforeValidator(_listed)]
 
 

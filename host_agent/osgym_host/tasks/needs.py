@@ -92,7 +92,6 @@ class Needs:
 
     @property
     def fetches(self) -> int:
-        """Number of files to fetch."""
         return len(self.to_fetch)
 
     @property

@@ -114,7 +114,6 @@ class RepeatUntil(Parameters):
     stderr: Text | None = None
 
     def holds(self, stdout: str, stderr: str, returncode: int) -> bool:
-        """Return whether a condition is met."""
         return (
             (self.returncode is not None and returncode == self.returncode)
             or (self.stdout is not None and self.stdout in stdout)

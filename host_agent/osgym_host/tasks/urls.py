@@ -36,12 +36,10 @@ class WebUrl:
 
     @property
     def port(self) -> int:
-        """Port to connect to."""
         return self.given_port or _DEFAULT_PORTS[self.parts.scheme]
 
     @property
     def host_header(self) -> str:
-        """Value of a request's `Host` header."""
         name = _bracketed(self.host)
         return name if self.given_port is None else f"{name}:{self.given_port}"
 

@@ -60,7 +60,6 @@ class WebAnswer:
     """An answer's status and headers, and its body as it comes."""
 
     def __init__(self, response: httpcore.Response) -> None:
-        """The head has been read."""
         self._response = response
         self.status = response.status
         self.headers: Mapping[str, str] = {
@@ -93,18 +92,15 @@ class WebClient:
     """HTTP client for one file and its redirects, an async context manager."""
 
     def __init__(self, tls: ssl.SSLContext) -> None:
-        """Nothing is connected yet."""
         self._head = _Head()
         self._pool = httpcore.AsyncConnectionPool(
             ssl_context=tls, network_backend=_Backend(self._head), max_connections=1
         )
 
     async def __aenter__(self) -> WebClient:
-        """Use it in an `async with`."""
         return self
 
     async def __aexit__(self, *_exc: object) -> None:
-        """Close all connections."""
         await self._pool.aclose()
 
     @contextlib.asynccontextmanager

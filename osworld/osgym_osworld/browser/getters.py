@@ -169,7 +169,6 @@ class HtmlParameters(Parameters):
 
     @property
     def wanted(self) -> Wanted:
-        """Queries to the page."""
         match self.category:
             case "class":
                 return self._of_classes()

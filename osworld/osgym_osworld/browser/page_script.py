@@ -82,7 +82,6 @@ class Wanted:
 
     @property
     def queries(self) -> tuple[Query, ...]:
-        """All different queries."""
         asked = [query for query, _ in self.places.values()]
         asked += [query for query, _ in (*self.existing, *self.choices)]
         return tuple(dict.fromkeys(asked))

@@ -245,7 +245,6 @@ def chrome_color_scheme(settings: Any) -> str:
 
 
 def warm_up() -> None:
-    """Import and use once what is imported late."""
     import sqlite3
 
     sqlite3.connect(":memory:").close()

@@ -37,7 +37,6 @@ class Info(Parameters):
 
     @property
     def ask(self) -> sites.Ask:
-        """Question to the site."""
         chain = self.selector if isinstance(self.selector, list) else [self.selector]
         attribute = self.attribute if self.action.endswith("attribute") else None
         return sites.Ask(tuple(chain[:-1]), chain[-1], attribute)
@@ -65,8 +64,6 @@ async def info_from_website(run: TaskRun, parameters: SiteParameters) -> Value:
 
 
 class RecreationParameters(Parameters):
-    """Text of the page that counts."""
-
     selector: Literal["class"]
     class_name: Annotated[Key, Field(alias="class", pattern=r"^[\w-]+$")]
     order: Annotated[int, Field(ge=0, lt=500)] = 0

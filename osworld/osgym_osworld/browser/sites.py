@@ -65,7 +65,6 @@ class Site:
     """A tab at a site. Use `visiting`."""
 
     def __init__(self, run: TaskRun, browser: Devtools, session: str) -> None:
-        """The tab has been opened."""
         self._run, self._browser, self._session = run, browser, session
 
     async def do(

@@ -131,6 +131,5 @@ def path_part(url: str, index: int, *, without_query: bool) -> str | None:
 
 
 def without_query(url: str) -> str:
-    """Return an address without its query."""
     head, hash_sign, fragment = url.partition("#")
     return head.partition("?")[0] + hash_sign + fragment

@@ -105,7 +105,6 @@ def _parsed(file: InputFile) -> Any:
 
 
 def warm_up() -> None:
-    """Import and use once what the metrics import late."""
     if is_installed("lxml") and is_installed("cssselect"):
         rules = [{"selectors": ["a[attr|id=b]>c"]}, {"xpath": "//c[@st:a]"}]
         assert check_accessibility_tree("<a><c/></a>", rules).score == 0

@@ -262,7 +262,6 @@ def _calls(query: str, error: str) -> bool:
 
 
 def warm_up() -> None:
-    """Import and use once what the metrics import late."""
     import sqlite3
 
     sqlite3.connect(":memory:").close()

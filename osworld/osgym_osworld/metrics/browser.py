@@ -262,7 +262,6 @@ def check_text_enlarged(result: Argument, expected: Argument) -> Score:
 
 
 def warm_up() -> None:
-    """Import and use once what is imported late."""
     from html.parser import HTMLParser
 
     HTMLParser().feed("<p>&amp;</p>")

@@ -365,7 +365,6 @@ def fuzzy_place_math(result: Argument, expected: Argument) -> Score:
 
 
 def warm_up() -> None:
-    """Import and use once what the metrics import late."""
     if not is_installed("docx"):
         return
     import docx

@@ -112,7 +112,6 @@ _25_TO_7 = 25.0**7
 
 
 def _lab(rgb: Rgb) -> tuple[float, float, float]:
-    """CIE L*a*b* of a colour."""
     linear = [v / 12.92 if v <= 0.04045 else ((v + 0.055) / 1.055) ** 2.4 for v in (c / 255 for c in rgb)]
     ratios = [
         sum(m * v for m, v in zip(row, linear, strict=True)) / white

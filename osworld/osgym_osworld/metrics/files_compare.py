@@ -241,7 +241,6 @@ def check_csv(result: Argument, expected: Argument) -> Score:
 
 
 def warm_up() -> None:
-    """Import and use once what the metrics import late."""
     csv.reader(["a"])
     datetime.strptime("1:1", "%H:%M").replace(tzinfo=UTC)  # its locale's names are read from a module
     if not is_installed("pypdf"):

@@ -72,7 +72,6 @@ def _dump(file: InputFile) -> Image.Image:
 
 
 def warm_up() -> None:
-    """Import and use once what the metrics import late."""
     if ocr.is_there():
         from PIL import Image
 

@@ -279,7 +279,6 @@ def check_image_file_size(result: Argument, expected: Argument) -> Score:
 
 
 def warm_up() -> None:
-    """Import and use once what the metrics import late."""
     from PIL import Image, ImageChops, ImageStat
 
     assert ImageChops and ImageStat

@@ -340,7 +340,6 @@ def check_global_key_play_pause(result: Argument, expected: Argument) -> Score:
 
 
 def warm_up() -> None:
-    """Import and use once what the metrics import late."""
     if is_installed("yaml"):
         import yaml
 

@@ -355,7 +355,6 @@ def _text_shapes(shapes: Any) -> list[Any]:
 
 
 def warm_up() -> None:
-    """Import and use once what the metrics import late."""
     if not is_installed("pptx"):
         return
     from PIL import Image

@@ -150,7 +150,6 @@ def _tags(file: InputFile) -> dict[str, str]:
 
 
 def warm_up() -> None:
-    """Import and use once what the metrics import late."""
     if is_installed("av") and is_installed("numpy"):
         _warm_up_media()
     if is_installed("mutagen"):

@@ -327,7 +327,6 @@ def compare_conference_city_in_order(result: Argument, expected: Argument) -> Sc
 
 
 def warm_up() -> None:
-    """Import and use once what the metrics import late."""
     import openpyxl
 
     buffer = io.BytesIO()

@@ -194,7 +194,6 @@ def style(cell: Any, name: str) -> object:
 
 
 def styles(sheet: Any, properties: Iterable[str]) -> Facts:
-    """Return the style of each cell."""
     names = list(properties)
     return {cell.coordinate: [style(cell, name) for name in names] for row in sheet.rows for cell in row}
 

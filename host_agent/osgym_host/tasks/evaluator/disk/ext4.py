@@ -111,7 +111,6 @@ class Ext4:
         return self._disk.read(self._start + offset, length)
 
     def inode(self, number: int) -> Inode:
-        """Return an inode by its number."""
         if not 0 < number <= self._inodes:
             raise DiskUnreadable(f"there is no inode {number}")
         group, index = divmod(number - 1, self._per_group)
@@ -128,7 +127,6 @@ class Ext4:
 
     @property
     def root(self) -> Inode:
-        """Return the root folder."""
         return self.inode(_ROOT)
 
     def attribute(self, inode: Inode, kind: int, name: bytes) -> bytes | None:
@@ -179,7 +177,6 @@ class Ext4:
         raise NotThere("is not there")
 
     def content(self, inode: Inode, max_bytes: int) -> bytes:
-        """Return the content of an inode."""
         if inode.size > max_bytes:
             raise DiskUnreadable(f"is larger than {max_bytes} bytes")
         if inode.flags & _INODE_ENCRYPTED or (inode.size and not inode.flags & _INODE_EXTENTS):

@@ -25,8 +25,6 @@ _DIRTY = 1
 
 
 class LayerFormat(enum.StrEnum):
-    """Format of a layer's file."""
-
     RAW = "raw"
     QCOW2 = "qcow2"
 

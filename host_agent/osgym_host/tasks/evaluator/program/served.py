@@ -210,7 +210,6 @@ class _GivenFiles(importlib.abc.MetaPathFinder, importlib.abc.Loader):
         return importlib.util.spec_from_loader(fullname, self, origin=f"{fullname}.py")
 
     def exec_module(self, module: ModuleType) -> None:
-        """Run the file."""
         module.__file__ = f"{module.__name__}.py"
         code = compile(self._texts[module.__name__], module.__file__, "exec")
         exec(code, module.__dict__)  # noqa: S102 - the process is confined
