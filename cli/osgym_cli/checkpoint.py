@@ -25,7 +25,7 @@ CHUNK_BYTES = 1024 * 1024
     "  osgym checkpoint rm p3f2a9c10\n",
 )
 def checkpoint() -> None:
-    """Checkpoints of a running host agent: saved states of episodes to begin others from."""
+    """Manage checkpoints: saved states of episodes, from which other episodes start."""
 
 
 @checkpoint.command(
@@ -59,7 +59,7 @@ def list_checkpoints(host: HostClient, as_json: bool) -> None:
 @host_options
 @click.argument("checkpoint_ids", nargs=-1, required=True)
 def rm(host: HostClient, checkpoint_ids: tuple[str, ...]) -> None:
-    """Remove checkpoints; episodes that were restored from them live on."""
+    """Remove checkpoints; episodes that were restored from them go on."""
     for checkpoint_id in checkpoint_ids:
         host.call("DELETE", f"/v1/checkpoints/{checkpoint_id}")
         click.echo(f"removed {checkpoint_id}")
@@ -95,7 +95,7 @@ def export(host: HostClient, checkpoint_id: str, file: Path) -> None:
 @host_options
 @click.argument("file", type=click.Path(path_type=Path, dir_okay=False, exists=True))
 def import_checkpoint(host: HostClient, file: Path) -> None:
-    """Take in a file of `export`; prints the id that the checkpoint has here."""
+    """Load a file of `export` and print the id that the checkpoint has here."""
     answer = host.call(
         "POST",
         "/v1/checkpoints/import",

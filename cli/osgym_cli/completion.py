@@ -11,7 +11,7 @@ SHELLS = ("bash", "zsh", "fish")
 @click.command()
 @click.argument("shell", type=click.Choice(SHELLS))
 def completion(shell: str) -> None:
-    """Print what completes commands and options in a shell.
+    """Print a shell's completion script for commands and options.
 
     \b
     Examples:

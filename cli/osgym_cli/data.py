@@ -59,8 +59,8 @@ data.add_command(replay)
 )
 @click.argument("path", type=_FOLDER)
 @click.argument("episode", required=False)
-@click.option("--out", type=click.Path(path_type=Path, dir_okay=False), help="Write a page of HTML there.")
-@click.option("--limit", type=click.IntRange(1), default=50, show_default=True, help="Episodes in the list.")
+@click.option("--out", type=click.Path(path_type=Path, dir_okay=False), help="HTML page to write.")
+@click.option("--limit", type=click.IntRange(1), default=50, show_default=True, help="Number of episodes.")
 def view(path: Path, episode: str | None, out: Path | None, limit: int) -> None:
     """List the episodes of the data set PATH, or show one.
 
@@ -93,8 +93,8 @@ def view(path: Path, episode: str | None, out: Path | None, limit: int) -> None:
 def stats(path: Path, as_json: bool) -> None:
     """Count what the data set PATH holds: episodes, success by task, lengths, finality, failures.
 
-    Solved are the episodes with a reward of 1 or more, of those that have one: an episode that was lost to
-    the infrastructure has none.
+    An episode is solved if its reward is 1 or more. Episodes lost to the infrastructure have no reward and
+    are not counted as scored.
     """
     with dataset_errors():
         dataset = open_dataset(path)
@@ -148,14 +148,15 @@ def stats(path: Path, as_json: bool) -> None:
 )
 @click.argument("path", type=_FOLDER)
 @click.argument("out", type=_FOLDER)
-@click.option("--form", type=click.Choice(FORMS), default="huggingface", show_default=True)
+@click.option("--form", type=click.Choice(FORMS), default="huggingface", show_default=True,
+              help="Form of the export.")  # fmt: skip
 @click.option(
-    "--grammar", default="osgym", show_default=True, help="chat: how actions are said: uitars, qwen, …"
+    "--grammar", default="osgym", show_default=True, help="chat: grammar of the actions: uitars, qwen, …"
 )
-@click.option("--history", type=click.IntRange(0), default=4, show_default=True, help="chat: steps before.")
-@click.option("--min-reward", type=float, help="Only episodes with at least this reward.")
-@click.option("--task", "tasks", multiple=True, metavar="ID", help="Only this task's episodes; repeatable.")
-@click.option("--all", "everything", is_flag=True, help="Also episodes that are not valid for training.")
+@click.option("--history", type=click.IntRange(0), default=4, show_default=True, help="chat: earlier steps.")
+@click.option("--min-reward", type=float, help="Lowest reward of the episodes to export.")
+@click.option("--task", "tasks", multiple=True, metavar="ID", help="Task to export; repeatable.")
+@click.option("--all", "everything", is_flag=True, help="Include episodes not valid for training.")
 def export(
     path: Path,
     out: Path,
@@ -174,7 +175,7 @@ def export(
     chat         train.jsonl of messages for fine-tuning, and images/: the model's words where they were
                  recorded, else its actions in the grammar of --grammar (a version after a slash)
 
-    Episodes that ended through no doing of the policy's are left out unless --all is given.
+    Episodes that ended for a reason other than the policy are left out unless --all is given.
     """
     with dataset_errors():
         module = dataset_module()
@@ -206,9 +207,9 @@ def export(
 def convert(recordings: Path, out: Path) -> None:
     """Add what a host agent recorded to the data set OUT.
 
-    RECORDINGS is the folder trajectories in the host agent's data_dir, or one episode's in it. There are
-    images in it when its setting `trajectory` is `frames`. Episodes that OUT has already, and those that go
-    on, are left out: it can be run again and again.
+    RECORDINGS is the folder trajectories in the host agent's data_dir, or the folder of one episode in it. It
+    has images if the host agent's setting `trajectory` is `frames`. Episodes that OUT already has and those
+    that are still running are left out, so the command can be repeated.
     """
     with dataset_errors():
         module = dataset_module()

@@ -22,13 +22,13 @@ LOOK_S = 0.5
 )
 @host_options
 @json_option
-@click.option("--deadline-s", type=click.FloatRange(min=0), help="Seconds after which no episode is open.")
+@click.option("--deadline-s", type=click.FloatRange(min=0), help="Seconds until every episode is ended.")
 @click.option("--wait", is_flag=True, help="Return when no episode is open.")
-@click.option("--stop", is_flag=True, help="Take it back: new episodes again.")
+@click.option("--stop", is_flag=True, help="Stop draining: accept new episodes again.")
 def drain(host: HostClient, as_json: bool, deadline_s: float | None, wait: bool, stop: bool) -> None:
-    """Empty a running host agent: no new episodes; those that are open learn of it and come to their end.
+    """Drain a running host agent: it accepts no new episodes, and clients with open episodes are told.
 
-    Without --deadline-s that is when their clients end them. A restarted host agent serves again.
+    Without --deadline-s, open episodes run until their clients end them. A restarted host agent serves again.
     """
     if stop:
         if wait or deadline_s is not None:

@@ -22,7 +22,7 @@ _SHOWN_FIRST = ("id", "time", "kind", "state", "replica_id", "episode_id")
 
 @click.command()
 @host_options
-@click.option("-f", "--follow", is_flag=True, help="Go on with what happens, also after the agent restarted.")
+@click.option("-f", "--follow", is_flag=True, help="Print new events, also after a restart.")
 @click.option(
     "-n",
     "--lines",

@@ -16,13 +16,13 @@ from osgym_protocol.version import __version__
 
 SUMMARIES = {
     "checkpoint": "List, remove, export and import checkpoints of a running host agent.",
-    "completion": "Print what completes commands and options in a shell.",
+    "completion": "Print a shell's completion script for commands and options.",
     "data": "Look at data sets of trajectories; export, convert and replay them.",
     "demo": "Run every task by its oracle on real desktops and show a table.",
-    "doctor": "Say what this machine can run, and how to get what is missing.",
+    "doctor": "Find out what this machine can run, and how to get what is missing.",
     "eval": "Run a model on tasks; show a table, write a report.",
     "fleet": "Plan what a fleet costs; pack what hosts fetch; operate the hosts.",
-    "host": "Run the host agent, watch it, empty it, clean up after it.",
+    "host": "Run, watch and drain the host agent, and clean up after it.",
     "image": "Bake, list, inspect and remove golden images.",
     "replica": "List the replicas of a running host agent and save their screens.",
     "settle": "Fit the waits of steps to the applications of an image.",
@@ -30,17 +30,17 @@ SUMMARIES = {
     "token": "Make, list and revoke tokens with a scope.",
     "web": "Look into archives of recorded sites.",
     "host.clean": "Stop the host agent and remove what it left.",
-    "host.drain": "Empty a running host agent: no new episodes.",
+    "host.drain": "Drain a running host agent: it accepts no new episodes.",
     "host.events": "Show what happened on a running host agent, as it happens.",
     "host.openapi": "Print the OpenAPI description of the HTTP API.",
     "host.serve": "Run the host agent.",
-    "host.support-bundle": "Put what somebody who helps wants to see into one file, without secrets.",
-    "host.top": "Show hosts and their busiest desktops, again and again.",
-    "task.check": "Say of each task whether it runs here, and what it needs if it does not.",
-    "task.family": "Families of tasks: list them, write files, prove and measure them.",
-    "task.new": "Write a task that works, with notes on each part, and its oracle beside it.",
+    "host.support-bundle": "Collect what is needed to diagnose this host into one file, without secrets.",
+    "host.top": "Show hosts and their busiest desktops, refreshed until Ctrl-C.",
+    "task.check": "Find out which tasks run here, and what the others need.",
+    "task.family": "List families of tasks; write their files, prove and measure them.",
+    "task.new": "Write a working task with notes on each part, and its oracle.",
     "task.reference": "Print all setup steps, getters and metrics that a task can name.",
-    "task.run": "Run tasks by their oracles, by nothing, by chance or by a policy of your own.",
+    "task.run": "Run tasks by an oracle, no action, random actions or your own policy.",
 }
 """Entry point, or first word of several → its line in a group's help, so that help imports no command."""
 
@@ -51,12 +51,12 @@ GROUPS = {
     \b
     Examples:
       osgym eval run tasks --agent openai --model gpt-5.4""",
-    "host": """Run the host agent of this machine, and watch, empty or clean one.
+    "host": """Run the host agent of this machine; watch, drain and clean up a host agent.
 
     \b
     Examples:
       osgym host serve --set image=small    desktops, API and dashboard on port 20000
-      osgym host top                        what runs, again and again
+      osgym host top                        what runs, refreshed until Ctrl-C
       osgym host drain --wait               no new episodes; return when none is open
       osgym host clean                      stop it and remove what it left""",
     "replica": """List the replicas of a running host agent and save their screens.
@@ -65,7 +65,7 @@ GROUPS = {
     Examples:
       osgym replica ls
       osgym replica screenshot r12 now.png""",
-    "task": """Look at task files, begin one, run them without a model, and say what they can name.
+    "task": """Write, check and run task files without a model, and list what they can name.
 
     \b
     Examples:

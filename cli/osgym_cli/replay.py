@@ -26,25 +26,25 @@ _FORMS = (".html", ".gif", ".mp4")
 @click.option(
     "--out",
     type=click.Path(path_type=Path, dir_okay=False),
-    help="The file, .html, .gif or .mp4 [default: the episode's name and .html, here].",
+    help="File to write: .html, .gif or .mp4 [default: EPISODE.html in this folder].",
 )
 @click.option("--max-mib", type=click.FloatRange(0.1), default=20.0, show_default=True,
-              help="html: images are made smaller until the page fits.")  # fmt: skip
+              help="html: upper bound of the page's size; images are shrunk to fit.")  # fmt: skip
 @click.option("--width", type=click.IntRange(64, 3840), help="gif, mp4: pixels [default: 640, 1280].")
 @click.option("--open", "show", is_flag=True, help="Open it in the browser.")
 def replay(
     path: Path, episode: str | None, out: Path | None, max_mib: float, width: int | None, show: bool
 ) -> None:
-    """Write one episode of PATH as a page that needs nothing else, and opens from a mail.
+    """Write one episode of PATH as a single self-contained page, image or video.
 
     PATH is a data set (`osgym data`), or the folder of an episode that a host agent recorded
     (DATA_DIR/trajectories/EPISODE; it has images where the setting `trajectory` is `frames`), or just the
     name of an episode that the host agent of this machine recorded. EPISODE is the beginning of its name,
     as `osgym data view PATH` lists it; a data set of one episode needs none.
 
-    The page has a filmstrip, a scrubber, each action drawn on the screen it was decided by, what the model
-    said, where the time went, frames that were not final, and how the episode was scored. Its link keeps
-    the step: page.html#step=7.
+    The page has a filmstrip, a scrubber, each action drawn on the screen that it was decided on, the model's
+    output, the time of each part of a step, marks on frames that were not final, and the score. A link can
+    name the step: page.html#step=7.
 
     \b
     Examples:

@@ -74,7 +74,7 @@ _IN_TEXT = (
 def support_bundle(
     host: HostClient, out: Path | None, config: Path | None, deep: bool, log_hours: float
 ) -> None:
-    """Put what somebody who helps wants to see into one file, without secrets.
+    """Collect what is needed to diagnose this host into one file, without secrets.
 
     Versions, `osgym doctor`, settings, and of the host agent, if it answers: its state, replicas, episodes,
     events, the last hour and metrics; the log of the systemd units. No screenshots, trajectories, task files.

@@ -46,12 +46,12 @@ class HostLook:
 @click.command()
 @host_list_options
 @click.option("--every", "every_s", type=click.FloatRange(0.5, 60), default=2.0, show_default=True,
-              help="Seconds between two looks.")  # fmt: skip
-@click.option("--once", is_flag=True, help="Look once, print and end; so does --json.")
+              help="Seconds between two refreshes.")  # fmt: skip
+@click.option("--once", is_flag=True, help="Print one table and exit, as --json does.")
 @json_option
-@click.option("-n", "--rows", type=click.IntRange(0), help="Number of desktops to show; default what fits.")
+@click.option("-n", "--rows", type=click.IntRange(0), help="Number of desktops; default: what fits.")
 def top(hosts: list[HostClient], every_s: float, once: bool, as_json: bool, rows: int | None) -> None:
-    """Show hosts and their busiest desktops, again and again, until Ctrl-C.
+    """Show hosts and their busiest desktops, refreshed until Ctrl-C.
 
     \b
     Examples:
@@ -59,8 +59,8 @@ def top(hosts: list[HostClient], every_s: float, once: bool, as_json: bool, rows
       osgym host top --host http://10.0.0.5:20000,http://10.0.0.6:20000
       osgym host top --once --rows 5
 
-    Steps, their times and the share of frames that were not final (LATE) are of the last ten seconds that a
-    host summed up. A host that does not answer is a row that says why; the exit code of --once is then 1.
+    Steps, their times and the share of frames that were not final (LATE) cover the last ten seconds that the
+    host summed up. A host that does not answer has a row with the reason, and --once then exits with 1.
     """
     console = Console()
     try:

@@ -37,14 +37,16 @@ EXIT_WRONG = 1
     "  osgym demo --only mousepad --replicas 2 --out out/demo\n"
     "  osgym demo --host http://10.0.0.5:20000               a host agent that runs\n",
 )
-@click.option("--flavor", type=click.Choice(["small", "full"]), default="full", show_default=True)
+@click.option("--flavor", type=click.Choice(["small", "full"]), default="full", show_default=True,
+              help="Golden image.")  # fmt: skip
 @click.option("--replicas", type=click.IntRange(1, 256), default=4, show_default=True,
               help="Number of desktops that work at once.")  # fmt: skip
 @click.option(
-    "--out", type=click.Path(path_type=Path, file_okay=False), default=Path("out"), show_default=True
-)
+    "--out", type=click.Path(path_type=Path, file_okay=False), default=Path("out"), show_default=True,
+    help="Folder of the results.",
+)  # fmt: skip
 @click.option("--tasks", type=click.Path(path_type=Path, exists=True), help="Folder of tasks; default: ours.")
-@click.option("--only", multiple=True, metavar="TEXT", help="Only tasks with this in their name; repeatable.")
+@click.option("--only", multiple=True, metavar="TEXT", help="Text in the names of tasks; repeatable.")
 @click.option("--seed", type=int, default=0, show_default=True, help="Seed of the random policy.")
 @host_option("URLS", "Running host agents, separated by commas, instead of one of the demo's own.")
 @token_option
@@ -60,12 +62,12 @@ def demo(
 ) -> None:
     """Run every task by its oracle and by chance on real desktops, and show what happened.
 
-    Bakes the golden image when there is none, serves on loopback, runs REPLICAS desktops at a time
-    through the public client, and leaves nothing running behind. `--flavor small` has no office suite and
-    no browser: fewer tasks, and a minute less to bake.
+    Bakes the golden image if there is none, serves on loopback, runs REPLICAS desktops at a time through the
+    public client, and stops everything at the end. `--flavor small` has no office suite and no browser: it
+    has fewer tasks and bakes a minute faster.
 
     \b
-    Exit codes: 0 every oracle earned 1.0 - 1 not every one did, or something failed - 130 Ctrl-C.
+    Exit codes: 0 every oracle earned 1.0 - 1 an oracle did not, or something failed - 130 Ctrl-C.
     """
     chosen = [t for t in load_shipped(tasks, flavor=flavor) if not only or any(o in t.name for o in only)]
     if not chosen:

@@ -54,14 +54,14 @@ PRICES = option_group("Prices of a million tokens")
 @click.command(cls=GroupedCommand, epilog=EPILOG)
 @click.argument("tasks", nargs=-1, required=True, metavar="TASKS...")
 @MODEL("--agent", required=True, metavar="NAME", help="openai, anthropic, gemini, chat, or module:factory.")
-@MODEL("--model", help="Name of the model, as its provider has it.")
+@MODEL("--model", help="Name of the model at its provider.")
 @MODEL("--base-url", metavar="URL", help="Address of the model's API; by default its provider's.")
 @MODEL("--prompt", type=click.Choice(PROMPT_NAMES), help="Prompt and grammar of the model, for chat.")
 @MODEL("--agent-arg", "pairs", multiple=True, metavar="NAME=VALUE",
        help="Further argument of the agent, as JSON or text; repeatable.")  # fmt: skip
 @MODEL("--image-size", callback=_size, metavar="WxH", help="Size of screenshots; by default the agent's.")
 @MODEL("--on-invalid", type=click.Choice(["noop", "error", "end"]), default="noop", show_default=True,
-       help="Consequence of an output that is no action.")  # fmt: skip
+       help="Reaction to an output that is no action.")  # fmt: skip
 @episode_host_options
 @episode_options(concurrency=4, max_steps=50, out=Path("out/eval"))
 @EPISODES("--episode-timeout", "episode_timeout_s", type=float, metavar="SECONDS",
@@ -90,7 +90,7 @@ def run(
     """Run a model on tasks on real desktops: a table, a report page, and a folder for each episode.
 
     TASKS are task files, folders of them, or patterns. Keys of providers are read from OPENAI_API_KEY and
-    ANTHROPIC_API_KEY. A failure is never a reward of 0: it is counted by whose fault it was.
+    ANTHROPIC_API_KEY. A failure is never a reward of 0: it is counted by who caused it.
     """
     jobs = select_jobs(tasks, repeat, only)
     given = {"model": model, "base_url": base_url, "prompt": prompt}

@@ -58,10 +58,10 @@ def reference() -> None:
               help="Folder of images and fetched files.")  # fmt: skip
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 def check(tasks: tuple[str, ...], image: str, data_dir: Path | None, as_json: bool) -> None:
-    """Say of each task whether it runs here, and what it needs if it does not.
+    """Find out which tasks run here, and what the others need.
 
-    EVIDENCE is the source of its check's evidence: "host" for files alone, "guest" if programs of the desktop
-    are asked, which a policy could replace or imitate. Nothing is run and nothing is fetched.
+    EVIDENCE is the source of what the check reads: "host" for files alone, "guest" if the check asks
+    programs of the desktop, which a policy could replace or imitate. Nothing is run and nothing is fetched.
     """
     data = data_dir or default_data_dir()
     files = find_task_files(tasks)

@@ -36,11 +36,11 @@ Exit codes: 0 written - 2 there is such a file already, or its name is none for 
 
 @click.command(epilog=EPILOG)
 @click.argument("path", metavar="FILE", type=click.Path(path_type=Path, dir_okay=False))
-@click.option("--force", is_flag=True, help="Write over what is there.")
+@click.option("--force", is_flag=True, help="Overwrite an existing file.")
 def new(path: Path, force: bool) -> None:
-    """Write a task that works, with notes on each part, and its oracle beside it.
+    """Write a working task with notes on each part, and its oracle beside it.
 
-    It has the text editor write a line into a file; make it yours from there.
+    The task: write a line into a file with the text editor. Edit it from there.
     """
     if path.suffix != ".json" or not _ID.fullmatch(path.stem) or path.name.endswith(ORACLE):
         raise click.UsageError(f"{path.name!r} is no name for a task: letters, digits, - and _, then .json")

@@ -52,8 +52,8 @@ PLAYED = option_group("Policy")
 @click.argument("tasks", nargs=-1, required=True, metavar="FILE|DIR...")
 @PLAYED("--policy", required=True, metavar="NAME", help="oracle, near, noop, random, a steps.jsonl, "
         "or module:name.")  # fmt: skip
-@PLAYED("--expect", type=float, metavar="REWARD", help="Reward of every episode; others exit with 3.")
-@PLAYED("--seed", type=int, default=0, show_default=True, help="Seed of the policy random.")
+@PLAYED("--expect", type=float, metavar="REWARD", help="Reward to expect; exit with 3 if one differs.")
+@PLAYED("--seed", type=int, default=0, show_default=True, help="Seed of the random policy.")
 @episode_host_options
 @episode_options(concurrency=2, max_steps=100, out=Path("out/tasks"))
 def run(
@@ -70,7 +70,7 @@ def run(
 ) -> None:
     """Run tasks on real desktops without a model: a table, a report page, and a folder for each episode.
 
-    A task that is right earns 1 by its oracle and 0 by doing nothing, by chance, and by its near miss.
+    A correct task earns 1 by its oracle, and 0 by doing nothing, by random actions and by its near miss.
     """
     acts, jobs = _policy(policy, marked(select_jobs(tasks, repeat, only)), seed)
     how = {"agent": policy, "model": None, "arguments": {"seed": seed}, "repeat": repeat, **options}

@@ -34,12 +34,12 @@ POLL_S = 0.05
     "--all", "everything", is_flag=True,
     help="Remove the data directory, too: images, snapshots, checkpoints, trajectories, caches.",
 )  # fmt: skip
-@click.option("--yes", is_flag=True, help="Do not ask, with --all.")
+@click.option("--yes", is_flag=True, help="With --all, do not ask for confirmation.")
 def clean(data_dir: Path | None, instance: str | None, timeout_s: float, everything: bool, yes: bool) -> None:
     """Stop the host agent of this data directory and remove its desktops, nothing else.
 
-    With --all the data directory, too; one that holds anything that is not of OSGym, that belongs to a fleet,
-    or on which another host agent runs is left alone.
+    With --all, remove the data directory too. It is kept if it holds files that are not OSGym's, belongs to a
+    fleet, or is in use by another host agent.
     """
     try:
         settings = load(None, _only_places(), {"data_dir": data_dir, "instance": instance})

@@ -30,7 +30,7 @@ _STYLES = {Status.OK: "green", Status.WARN: "yellow", Status.MISSING: "bold red"
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 @click.option("--quick", is_flag=True, help="Do not boot virtual machines.")
 @click.option(
-    "--replicas", default=0, help="Number of replicas to hold limits against; default what memory allows."
+    "--replicas", default=0, help="Number of replicas to check limits for; default: what memory allows."
 )
 @click.option(
     "--kernel", type=click.Path(exists=True, dir_okay=False, path_type=Path), help="Kernel to boot."
@@ -42,7 +42,7 @@ _STYLES = {Status.OK: "green", Status.WARN: "yellow", Status.MISSING: "bold red"
     help="Folder for images and replicas.",
 )
 def doctor(as_json: bool, quick: bool, replicas: int, kernel: Path | None, data_dir: Path | None) -> None:
-    """Say what this machine can run, found out by trying it, and how to get what is missing.
+    """Find out by trying what this machine can run, and how to get what is missing.
 
     Takes up to 20 seconds. The exit code is 1 when the local runtime cannot run here.
     """

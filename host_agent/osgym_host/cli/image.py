@@ -77,7 +77,7 @@ for command in (
     "ls",
     epilog="\b\nExamples:\n  osgym image ls\n  osgym image ls --json\n",
 )
-@click.option("--json", "as_json", is_flag=True, help="Print as JSON.")
+@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 def list_images(as_json: bool) -> None:
     """List the images in the store; with --json without the disks (see osgym image disks)."""
     store = ImageStore(default_data_dir())
@@ -91,7 +91,7 @@ def list_images(as_json: bool) -> None:
     "disks",
     epilog="\b\nExamples:\n  osgym image disks\n  osgym image disks --json\n",
 )
-@click.option("--json", "as_json", is_flag=True, help="Print as JSON.")
+@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 def list_disks(as_json: bool) -> None:
     """List the bootable disks in the store."""
     _print(_disk_rows(), _DISK_COLUMNS, as_json)
@@ -101,7 +101,7 @@ def list_disks(as_json: bool) -> None:
     "snapshots",
     epilog="\b\nExamples:\n  osgym image snapshots\n  osgym image snapshots --json\n",
 )
-@click.option("--json", "as_json", is_flag=True, help="Print as JSON.")
+@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 def list_snapshots(as_json: bool) -> None:
     """List the snapshots in the store."""
     store = SnapshotStore(default_data_dir())
@@ -115,7 +115,7 @@ def list_snapshots(as_json: bool) -> None:
     "  osgym image inspect full@desktop\n",
 )
 @click.argument("name")
-@click.option("--disk", is_flag=True, help="A bootable disk instead of a root file system.")
+@click.option("--disk", is_flag=True, help="NAME is a bootable disk instead of a root file system.")
 def inspect(name: str, disk: bool) -> None:
     """Print the manifest of an image, named by flavor or digest prefix, or of a snapshot (disk@name)."""
     with errors_reported():
@@ -130,9 +130,9 @@ def inspect(name: str, disk: bool) -> None:
     "  osgym image rm --snapshot full@desktop\n",
 )
 @click.argument("names", nargs=-1)
-@click.option("--untagged", is_flag=True, help="All that are not the newest of their flavor.")
-@click.option("--disk", is_flag=True, help="Bootable disks instead of root file systems.")
-@click.option("--snapshot", is_flag=True, help="Snapshots instead of root file systems.")
+@click.option("--untagged", is_flag=True, help="Remove all that are not the newest of their flavor.")
+@click.option("--disk", is_flag=True, help="NAMES are bootable disks instead of root file systems.")
+@click.option("--snapshot", is_flag=True, help="NAMES are snapshots instead of root file systems.")
 def rm(names: tuple[str, ...], untagged: bool, disk: bool, snapshot: bool) -> None:
     """Remove images, named by flavor or digest prefix, or snapshots (disk@name)."""
     if not names and not untagged:

@@ -24,8 +24,8 @@ _EVERY_PERCENT = 10
 RAM_MIB, LARGE_RAM_MIB = 2048, 4096
 """Suggested, where the user says nothing: for a Linux desktop, and for what looks like Windows."""
 
-_GUESTS = """Which agent answers inside on port 5000: ours, OSWorld's server (its published images have it),
-or none: then only screen and input are there, no files and commands."""
+_GUESTS = """Agent that answers inside on port 5000: ours, OSWorld's server (its published images have it),
+or none. Without an agent a replica has screen and input, but no files and commands."""
 
 
 @click.command(
@@ -49,7 +49,7 @@ or none: then only screen and input are there, no files and commands."""
     type=click.Choice(["auto", *(str(kind) for kind in Firmware)]),
     default="auto",
     show_default=True,
-    help="Firmware that boots it; auto tells it from the partition table.",
+    help="Firmware that boots the disk. auto: by its partition table.",
 )
 @click.option(
     "--screen",
@@ -58,7 +58,7 @@ or none: then only screen and input are there, no files and commands."""
     callback=parse_screen,
     help="Size of its desktop in pixels.",
 )
-@click.option("--ram-mib", type=click.IntRange(64, 1 << 20), help="RAM of its machines.")
+@click.option("--ram-mib", type=click.IntRange(64, 1 << 20), help="RAM of its machines in MiB.")
 @click.option("--vcpus", type=click.IntRange(1, 64), default=1, show_default=True, help="Processors.")
 @click.option("--machine", type=click.Choice(["pc", "q35"]), default="pc", show_default=True, help="Chipset.")
 @click.option(
@@ -93,7 +93,7 @@ def import_disk(
     as_json: bool,
     **hardware: str | int,
 ) -> None:
-    """Take in a bootable disk that others made: qcow2 or raw as it is, VMDK, VDI and VHD converted.
+    """Import a bootable disk: qcow2 and raw as they are, VMDK, VDI and VHD converted.
 
     Windows: `--machine q35 --disk-bus sata --nic e1000e --ram-mib 4096` (not tested).
     """

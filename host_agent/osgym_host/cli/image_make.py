@@ -94,7 +94,7 @@ _add = click.option(
     "--add",
     "addition",
     type=click.Path(path_type=Path, file_okay=False),
-    help="A folder with addition.toml: packages, files and scripts laid over the flavor that it names.",
+    help="Folder with addition.toml: packages, files and scripts laid over the flavor that it names.",
 )
 
 
@@ -128,9 +128,9 @@ def _source(flavor: str | None, addition: Path | None) -> tuple[ImageSource, str
 )
 @click.option("--flavor", help="Image: full, small or osworld.  [default: full]")
 @_add
-@click.option("--lock", "lock_path", type=click.Path(path_type=Path), help="Exact package versions.")
-@click.option("--refresh", is_flag=True, help="Ask the mirror for today's packages again.")
-@click.option("--dry-run", is_flag=True, help="Say what would be done.")
+@click.option("--lock", "lock_path", type=click.Path(path_type=Path), help="File of package versions.")
+@click.option("--refresh", is_flag=True, help="Use today's packages of the mirror.")
+@click.option("--dry-run", is_flag=True, help="Print what would be done.")
 @click.option("--json", "as_json", is_flag=True, help="Print the result as JSON.")
 @click.option(
     "--format",
@@ -138,7 +138,7 @@ def _source(flavor: str | None, addition: Path | None) -> tuple[ImageSource, str
     default="rootfs",
     show_default=True,
     type=click.Choice(["rootfs", "disk", "qcow2", "raw"]),
-    help="A root file system, or a bootable disk made from it; disk: qcow2 or raw, as suits this host.",
+    help="Root file system, or a bootable disk made from it. disk: qcow2 or raw, as suits this host.",
 )
 def build(
     flavor: str | None,
@@ -149,7 +149,7 @@ def build(
     as_json: bool,
     kind: str,
 ) -> None:
-    """Bake an image from Debian packages; quick when only the desktop layer changed."""
+    """Bake an image from Debian packages; fast if only the desktop layer changed."""
     store = ImageStore(default_data_dir())
     progress = _progress(as_json)
     _stop_on_signals()
@@ -191,10 +191,10 @@ def _build_disk(
 )
 @click.option("--flavor", help="Image: full, small or osworld.  [default: full]")
 @_add
-@click.option("--lock", "lock_path", type=click.Path(path_type=Path), help="Exact package versions.")
-@click.option("--vm", is_flag=True, help="Also the definitions of the bootable disk and its snapshots.")
+@click.option("--lock", "lock_path", type=click.Path(path_type=Path), help="File of package versions.")
+@click.option("--vm", is_flag=True, help="Include the definitions of the bootable disk and its snapshots.")
 def definition(flavor: str | None, addition: Path | None, lock_path: Path | None, vm: bool) -> None:
-    """Print the digest of what an image is made from: while it is the same, no bake is needed."""
+    """Print the digest of an image's definition; an image with the same digest needs no new bake."""
     with errors_reported():
         lock = PackageLock.read(lock_path) if lock_path else None
         source, flavor = _source(flavor, addition)
@@ -231,30 +231,30 @@ def _stop_on_signals() -> None:
 @click.option(
     "--warmup",
     type=click.Path(path_type=Path),
-    help="Warm-up before it is frozen: a file, or the name of one in images/warmups. "
-    "Without it, the one that is called like the snapshot, if there is one.",
+    help="Warm-up before the freeze: a file, or a name in images/warmups. "
+    "Default: the one with the snapshot's name, if it exists.",
 )
 @click.option(
     "--warm-apps",
     callback=parse_apps,
     default="",
-    help="Programs that run in each clone without a window, for set-ups that open them: calc,chromium.",
+    help="Programs that run in each clone without a window, such as calc,chromium; tasks open them faster.",
 )
 @click.option("--ram", "ram_mib", type=click.IntRange(256, 65536), help="RAM of the guest in MiB.")
-@click.option("--cpus", "vcpus", type=click.IntRange(1, 16), help="Processors; else the disk's, or 1.")
+@click.option("--cpus", "vcpus", type=click.IntRange(1, 16), help="Processors; default: the disk's, or 1.")
 @click.option(
     "--accel",
     type=click.Choice(["auto", "kvm", "tcg"]),
     default="auto",
     show_default=True,
-    help="auto: KVM where a kernel boots under it.",
+    help="Accelerator. auto: KVM if a kernel boots under it.",
 )
 @click.option(
     "--screen",
     callback=parse_screen,
-    help="Size of the desktop in pixels, such as 1920x1080; else the disk's.",
+    help="Size of the desktop in pixels, such as 1920x1080; default: the disk's.",
 )
-@click.option("--refresh", is_flag=True, help="Make it anew although it is there.")
+@click.option("--refresh", is_flag=True, help="Make the snapshot anew if it exists.")
 @click.option("--json", "as_json", is_flag=True, help="Print the result as JSON.")
 def snapshot(
     disk: str,
@@ -268,9 +268,9 @@ def snapshot(
     refresh: bool,
     as_json: bool,
 ) -> None:
-    """Boot a bootable disk, warm it up, freeze it: what virtual machines are cloned from.
+    """Boot a bootable disk, warm it up and freeze it, for virtual machines to be cloned from.
 
-    Nothing is done when there is one of this disk and warm-up already.
+    If a snapshot of this disk and warm-up exists, nothing is done.
     """
     if not NAME.fullmatch(name):
         raise click.BadParameter("letters, digits, dot, underscore, hyphen", param_hint="--name")
@@ -333,10 +333,10 @@ def _warmup(image: DiskImage, name: str, given: Path | None) -> Warmup | None:
 @click.command(
     epilog="\b\nExamples:\n  osgym image runner\n  osgym image runner --refresh --json\n",
 )
-@click.option("--refresh", is_flag=True, help="Build it again with today's packages.")
+@click.option("--refresh", is_flag=True, help="Build the image again with today's packages.")
 @click.option("--json", "as_json", is_flag=True, help="Print the result as JSON.")
 def runner(refresh: bool, as_json: bool) -> None:
-    """Build the image that virtual machines run in with `runner: container`; quick when it is there."""
+    """Build the container image for `runner: container`; fast if it exists."""
     with errors_reported():
         report = asyncio.run(_build_runner(default_data_dir() / "cache", refresh))
     state = "built" if report["built"] else "unchanged"

@@ -66,9 +66,9 @@ def _pairs(ctx: click.Context, param: click.Parameter, values: tuple[str, ...]) 
 @click.option("--port", "ports", type=int, multiple=True, help="Port; repeat for several. Default 20000.")
 @click.option("--runtime", type=click.Choice(runtime_names()), help="Runtime of replicas; default local.")
 @click.option("--image", help="Golden image: full, small, an import's name, or a prefix of a digest.")
-@click.option("--warm", type=int, help="Clean replicas kept ready.")
-@click.option("--max-replicas", type=int, help="Replicas at once.")
-@click.option("--data-dir", type=click.Path(path_type=Path), help="Images, run state, trajectories.")
+@click.option("--warm", type=int, help="Number of clean replicas kept ready.")
+@click.option("--max-replicas", type=int, help="Greatest number of replicas at once.")
+@click.option("--data-dir", type=click.Path(path_type=Path), help="Folder of images and run state.")
 @click.option("--set", "pairs", multiple=True, callback=_pairs, metavar="NAME=VALUE", help="Any setting.")
 def serve(config: Path | None, ports: tuple[int, ...], pairs: dict[str, str], **flags: Any) -> None:
     """Run the host agent: warm desktops, the API v1 and the OSGym API.

@@ -56,19 +56,19 @@ Exit codes: 0 done, or there is a calibration already - 1 it cannot be done - 2 
     "  osgym settle show full\n",
 )
 def settle() -> None:
-    """When a step's screen counts as final: fit the waits to the applications of an image."""
+    """Fit the waits of steps to the applications of an image."""
 
 
 @settle.command("calibrate", epilog=EPILOG)
 @click.argument("image")
-@click.option("--programs", multiple=True, help="Only this application (repeat for more); default: all.")
+@click.option("--programs", multiple=True, help="Application to explore; repeatable. Default: all.")
 @click.option("--minutes", type=click.FloatRange(0.5, 600), default=30.0, show_default=True,
-              help="Minutes in all.")  # fmt: skip
+              help="Minutes for all applications together.")  # fmt: skip
 @click.option("--seed", type=int, default=1, show_default=True, help="Seed of words, places and menus.")
 @click.option("--max-horizon", "max_ms", type=click.FloatRange(60, 800), default=600.0, show_default=True,
-              help="No timer counts for longer, in ms.")  # fmt: skip
-@click.option("--out", type=click.Path(path_type=Path, dir_okay=False), help="Write here, not to the image.")
-@click.option("--again", is_flag=True, help="Also when the image is calibrated already.")
+              help="Longest horizon, in ms.")  # fmt: skip
+@click.option("--out", type=click.Path(path_type=Path, dir_okay=False), help="File to write instead.")
+@click.option("--again", is_flag=True, help="Explore anew if the image is calibrated already.")
 @click.option("--json", "as_json", is_flag=True, help="Print the result as JSON.")
 def calibrate_image(
     image: str,
@@ -80,17 +80,16 @@ def calibrate_image(
     again: bool,
     as_json: bool,
 ) -> None:
-    """Find out how long exact has to wait for the applications of IMAGE, and keep it beside the image.
+    """Measure how long `exact` has to wait for the applications of IMAGE, and store it beside the image.
 
-    Each application of the image's menu is started in a desktop of its own and explored: menus are walked,
-    dialogs opened and accepted, files saved and opened, text typed. All signals of 2.5 s after each action
-    are recorded; on the recording the shortest horizons are chosen by which at most 1 % of the screens
-    still change after the answer. Every replica of the image then waits by them, with the policy `exact`,
-    from the next start of `osgym host serve` on (`--set calibrated_horizons=off` switches that off). Nothing
-    is learned while episodes run.
+    Each application of the image's menu is started in its own desktop and explored: the command walks menus,
+    opens and accepts dialogs, saves and opens files, types text. It records all signals for 2.5 s after each
+    action, and chooses the shortest horizons with which at most 1 % of the screens change after the answer.
+    From the next start of `osgym host serve` on, every replica of the image uses them with the policy
+    `exact` (`--set calibrated_horizons=off` switches that off). Nothing is learned while episodes run.
 
-    An image that is calibrated is left as it is; --again explores anew, and --programs replaces those only.
-    Run it on a machine that does nothing else: what is late because of its load is counted too.
+    A calibrated image is left unchanged; --again explores anew, and --programs replaces only those.
+    Use a machine that does nothing else: delays caused by other load count as well.
     """
     with errors_reported("settle"):
         found = ImageStore(default_data_dir()).resolve(image)
@@ -119,18 +118,18 @@ def calibrate_image(
     "3 no application could be explored - 130 Ctrl-C.\n",
 )
 @click.argument("image")
-@click.option("--programs", multiple=True, help="Only this application (repeat for more); default: all.")
+@click.option("--programs", multiple=True, help="Application to explore; repeatable. Default: all.")
 @click.option("--minutes", type=click.FloatRange(0.5, 600), default=15.0, show_default=True,
-              help="Minutes in all.")  # fmt: skip
-@click.option("--seed", type=int, default=2, show_default=True, help="Seed, another than calibrate had.")
+              help="Minutes for all applications together.")  # fmt: skip
+@click.option("--seed", type=int, default=2, show_default=True, help="Seed, another than calibrate's.")
 @click.option("--uncalibrated", is_flag=True, help="Use the image's own horizons, for comparison.")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 def check(
     image: str, programs: tuple[str, ...], minutes: float, seed: int, uncalibrated: bool, as_json: bool
 ) -> None:
-    """Count how often exact answers too early in IMAGE, by actions that calibrate did not see.
+    """Count how often `exact` answers too early in IMAGE, with actions that calibrate did not use.
 
-    A screen that changes within 2.5 s after the answer was not final; text carets and the panel do not count.
+    An answer was too early if the screen changes within 2.5 s; text carets and the panel do not count.
     """
     with errors_reported("settle"):
         found = ImageStore(default_data_dir()).resolve(image)
@@ -173,7 +172,7 @@ def show(image: str, as_json: bool) -> None:
 )
 @click.argument("image")
 def forget(image: str) -> None:
-    """Remove the calibration of IMAGE: its replicas wait by its own horizons again."""
+    """Remove the calibration of IMAGE: its replicas use the image's own horizons again."""
     with errors_reported("settle"):
         found = ImageStore(default_data_dir()).resolve(image)
         done = forget_calibration(found.folder)

@@ -44,9 +44,9 @@ def token() -> None:
     """Make, list and revoke tokens with a scope, in the file that the setting `tokens_file` names.
 
     \b
-    observe  look: state, live pictures, events, metrics, recorded episodes, the dashboard
-    run      besides: what a training script needs, episodes and their desktops from inside
-    admin    besides: what operators do, drain and act on others' desktops
+    observe  read state, live pictures, events, metrics, recorded episodes and the dashboard
+    run      in addition, what a training script needs: episodes and access to their desktops
+    admin    in addition, what operators do: drain, and act on desktops of others
 
     The file holds no tokens, only their SHA-256. A running host agent sees a change within a second or two.
     """
@@ -64,7 +64,7 @@ def token() -> None:
 @click.option("--name", required=True, help="Name of its owner, which events and refusals say.")
 @file_options
 def new(scope: str, name: str, path: Path | None, config: Path | None) -> None:
-    """Make a token and print it, this once; add its line to the file, which is made if there is none."""
+    """Make a token, print it once, and add its line to the file, which is created if missing."""
     where = _file(path, config)
     try:
         made = add_token(where, TokenScope(scope), name)
@@ -98,7 +98,7 @@ def list_tokens(path: Path | None, config: Path | None, as_json: bool) -> None:
 @click.argument("name")
 @file_options
 def revoke(name: str, path: Path | None, config: Path | None) -> None:
-    """Take a token out of the file: a running host agent refuses it within a second or two."""
+    """Remove a token from the file; a running host agent then refuses it within a second or two."""
     where = _file(path, config)
     try:
         remove_token(where, name)

@@ -21,10 +21,9 @@ Examples:
 
 @click.group(epilog=EXAMPLES)
 def web() -> None:
-    """Look into archives of sites that a host agent has recorded, or a browser.
+    """Look into archives of sites that a host agent or a browser recorded.
 
-    An archive is a HAR file. It is recorded and replayed by the host agent, with the settings `web` and
-    `web_archive`.
+    An archive is a HAR file. The host agent records and replays it with the settings `web` and `web_archive`.
     """
 
 

@@ -38,12 +38,12 @@ def catalogue() -> None:
     "  osgym fleet catalogue show --provider aws --json\n"
     "  osgym fleet catalogue show --catalogue our-machines.toml\n",
 )
-@click.option("--provider", help="Only this one.")
-@click.option("--catalogue", "file", type=click.Path(path_type=Path), help="Your own rows; they win.")
+@click.option("--provider", help="Provider to list; default: all.")
+@click.option("--catalogue", "file", type=click.Path(path_type=Path), help="Rows that override ours.")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 @exits
 def show(provider: str | None, file: Path | None, as_json: bool) -> None:
-    """List host types with prices, what runs KVM, and how old it all is."""
+    """List host types with their prices, KVM support, and the age of these figures."""
     found = load(file)
     rows = [row for row in found.hosts if provider in (None, row.provider)]
     sources = [price.source for row in rows for price in row.prices.values()]
@@ -83,11 +83,11 @@ def show(provider: str | None, file: Path | None, as_json: bool) -> None:
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 @exits
 def refresh(provider: str, region: str | None, as_json: bool) -> None:
-    """Ask a provider's price API, and keep the answer beside the built-in catalogue.
+    """Fetch prices from a provider's API and keep them beside the built-in catalogue.
 
     aws needs credentials that may call pricing:GetProducts, ec2:DescribeInstanceTypes and
-    ec2:DescribeSpotPriceHistory; gcp needs GOOGLE_API_KEY or GOOGLE_OAUTH_ACCESS_TOKEN. When anything fails
-    the prices from before stay in use, and the exit code is 1.
+    ec2:DescribeSpotPriceHistory; gcp needs GOOGLE_API_KEY or GOOGLE_OAUTH_ACCESS_TOKEN. On any failure the
+    exit code is 1 and the previous prices stay in use.
     """
     where = region or Provider(provider).facts.default_region
     fetch = fetcher(provider, load())

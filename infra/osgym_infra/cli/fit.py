@@ -31,9 +31,9 @@ Examples
 @click.command(epilog=EPILOG)
 @click.argument("results", nargs=-1, required=True, type=click.Path(path_type=Path))
 @click.option("--workload", default="workload", show_default=True, help="The profile's id.")
-@click.option("--think-s", type=float, help="Z of the policy that is planned for; default: as measured.")
+@click.option("--think-s", type=float, help="Z: think time of the planned policy; default: as measured.")
 @click.option("--emulated", is_flag=True, help="The virtual machines ran without KVM.")
-@click.option("--out", type=click.Path(path_type=Path), help="Keep the profile here, for osgym fleet plan.")
+@click.option("--out", type=click.Path(path_type=Path), help="File for the profile.")
 @click.option("--json", "as_json", is_flag=True, help="Print the profile as JSON.")
 @exits
 def fit(

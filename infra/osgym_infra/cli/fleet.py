@@ -65,20 +65,20 @@ for _command in _COMMANDS:
     "--out", type=click.Path(path_type=Path), default="out/fleet", show_default=True, help="Folder."
 )
 @click.option("--image", "image", default="full", show_default=True, help="Image of this machine's store.")
-@click.option("--vm", is_flag=True, help="With its bootable disk and snapshots, for runtime: qemu.")
+@click.option("--vm", is_flag=True, help="Pack the bootable disk and snapshots too, for runtime: qemu.")
 @click.option(
     "--emulated",
     is_flag=True,
-    help="With --vm: also snapshots that were frozen without KVM, for hosts without.",
+    help="With --vm: pack snapshots made without KVM too, for hosts without KVM.",
 )
 @click.option(
     "--data-dir", type=click.Path(path_type=Path), envvar="OSGYM_DATA_DIR",
-    default="/var/lib/osgym", show_default=True, help="The store.",
+    default="/var/lib/osgym", show_default=True, help="Data directory with the store of images.",
 )  # fmt: skip
 @click.option(
     "--only",
     type=click.Choice(["agent", "image"]),
-    help="One of both; printed as JSON, named by its content.",
+    help="Pack only this one, name it by its content, and print JSON.",
 )
 @exits
 def pack(out: Path, image: str, vm: bool, emulated: bool, data_dir: Path, only: str | None) -> None:
@@ -116,15 +116,15 @@ def _print_packed(made: PackedArchive) -> None:
 @click.option("--cwd", "folder", type=click.Path(path_type=Path, exists=True), default=".", help="Project.")
 @click.option(
     "--token-file", type=click.Path(path_type=Path),
-    help="Write the agents' token there, for you only, and name it in fleet.json (own machines).",
+    help="File for the agents' token, readable by you only and named in fleet.json (own machines).",
 )  # fmt: skip
 @click.option(
     "--out", type=click.Path(path_type=Path, dir_okay=False),
-    help="Write there, whole or not at all; what fails leaves the file as it was. Default: print.",
+    help="File to write; a failure leaves an existing one unchanged. Default: print.",
 )  # fmt: skip
 @exits
 def export(stack: str, folder: Path, token_file: Path | None, out: Path | None) -> None:
-    """Write fleet.json: the hosts that serve, for Client.from_fleet."""
+    """Write fleet.json: the hosts that serve, for `Client.from_fleet`."""
     chosen = ["--stack", stack] if stack else []
     outputs = _engine(folder, ["stack", "output", "--json", *chosen])
     state = _engine(folder, ["stack", "export", "--show-secrets", *chosen])

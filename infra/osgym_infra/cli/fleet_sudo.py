@@ -23,16 +23,16 @@ ASK_S = 300.0
 )
 @click.option(
     "--hours", type=click.FloatRange(min=0, max=MOST_HOURS, min_open=True), default=HOURS, show_default=True,
-    help="It ends by itself after so long.",
+    help="Hours until the permission ends.",
 )  # fmt: skip
-@click.option("--end", is_flag=True, help="Take it back now.")
+@click.option("--end", is_flag=True, help="End the permission now.")
 @exits
 def sudo(hours: float, end: bool) -> None:
     """Let `pulumi up` become root on this machine without a password, for some hours.
 
-    Asks for your password once, in this terminal, and writes a line into /etc/sudoers.d that ends by itself.
-    Needed by ordinary users whose sudo asks for a password, for the host `local` and for baking images:
-    Pulumi's providers run without a terminal, where nobody can be asked.
+    Asks for your password once, in this terminal, and writes a line with an end time into /etc/sudoers.d.
+    The host `local` and the baking of images need it when you are an ordinary user whose sudo asks for a
+    password: Pulumi's providers have no terminal to ask in.
     """
     uid = os.geteuid()
     if uid == 0:

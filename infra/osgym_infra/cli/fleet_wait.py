@@ -114,18 +114,18 @@ class Wait:
 )
 @click.option(
     "--fleet", "path", type=click.Path(path_type=Path), default="fleet.json", show_default=True,
-    help="What `osgym fleet export` wrote.",
+    help="File that `osgym fleet export` wrote.",
 )  # fmt: skip
 @click.option(
     "--timeout-s", type=click.FloatRange(min=0), default=TIMEOUT_S, show_default=True,
-    help="How long to wait for all hosts.",
+    help="Seconds to wait for all hosts.",
 )  # fmt: skip
 @exits
 def wait(path: Path, timeout_s: float) -> None:
-    """Wait until every host has a desktop; say what each answers meanwhile.
+    """Wait until every host has a ready desktop, and print what each host answers meanwhile.
 
-    Exit codes: 0 all are ready; 1 some are not in time; 2 waiting does not help: a host refuses the token, or
-    shows a certificate of another authority, as after a rotation, or the file cannot be used.
+    Exit codes: 0 all hosts are ready; 1 some are not ready in time; 2 waiting does not help: a host refuses
+    the token, its certificate is of another authority (as after a rotation), or the file cannot be used.
     """
     client = _client(path)
     try:

@@ -106,10 +106,10 @@ PRICES = option_group("Prices")
         help="Part of the time that a paid replica is usable.")  # fmt: skip
 @PRICES("--rate", multiple=True, metavar="EUR=USD", help="Exchange rate, to include prices in that currency.")
 @PRICES("--catalogue", "catalogue_file", type=click.Path(path_type=Path),
-        help="File with rows of your own, which win.")  # fmt: skip
+        help="File with rows of your own, which override the built-in ones.")  # fmt: skip
 @click.option("--top", type=int, default=3, show_default=True, help="Types shown per provider and market.")
 @click.option("--plot", type=click.Path(path_type=Path),
-              help="Picture of cost against K: the paper's parameters, and the best host type.")  # fmt: skip
+              help="File for a plot of cost against K: the paper's values, and the best type.")  # fmt: skip
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 @exits
 def plan(

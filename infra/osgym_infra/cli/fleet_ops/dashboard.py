@@ -17,16 +17,16 @@ PORT = 20080
 @click.command()
 @fleet_option
 @click.option(
-    "--hosts", help="URLs of hosts with commas between, or a source as aws-tag://…, instead of --fleet."
+    "--hosts", help="URLs of hosts, separated by commas, or a source such as aws-tag://…, instead of --fleet."
 )
 @click.option("--bind", "address", default="127.0.0.1", show_default=True, help="Address to listen on.")
 @click.option("--port", type=click.IntRange(0, 65535), default=PORT, show_default=True, help="0: a free one.")
 @click.option(
     "--token",
     envvar="OSGYM_DASHBOARD_TOKEN",
-    help="What the page asks for. Needed with another --bind than this machine's own.",
+    help="Token that the page asks for; required when --bind is not loopback.",
 )
-@click.option("--read-only", is_flag=True, help="Nobody uses a desktop through it.")
+@click.option("--read-only", is_flag=True, help="Do not let the page take desktops over.")
 @click.option("--open", "open_page", is_flag=True, help="Open the page in this machine's browser.")
 @interruptible
 @exits
@@ -39,7 +39,7 @@ def dashboard(
     read_only: bool,
     open_page: bool,
 ) -> None:
-    """Serve one page for all hosts: what they do, every desktop, episodes, events; until Ctrl-C.
+    """Serve one page with the state, desktops, episodes and events of all hosts, until Ctrl-C.
 
     \b
     Examples:
@@ -47,8 +47,8 @@ def dashboard(
       osgym fleet dashboard --hosts http://10.0.0.5:20000,http://10.0.0.6:20000
       ssh -L 20080:127.0.0.1:20080 HOST                     and open http://127.0.0.1:20080/ui here
 
-    It asks the hosts as a training script does, with token and certificates of fleet.json (or OSGYM_TOKEN and
-    OSGYM_CA), which stay with it: who opens the page needs neither. Nobody looks: no host is asked.
+    This process asks the hosts with the token and certificates of fleet.json (or OSGYM_TOKEN and OSGYM_CA).
+    The browser gets neither. While no page is open, no host is asked.
     """
     try:
         from osgym_cli.fleet_dashboard.server import is_loopback, serve

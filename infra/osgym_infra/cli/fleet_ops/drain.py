@@ -55,11 +55,11 @@ class DrainOrder:
 )
 @fleet_option
 @host_option
-@click.option("--all", "whole", is_flag=True, help="All hosts; without it --host is needed.")
-@click.option("--stop", is_flag=True, help="Take it back: new episodes again.")
-@click.option("--deadline-s", type=click.FloatRange(min=0), help="After so many seconds no episode is open.")
+@click.option("--all", "whole", is_flag=True, help="All hosts; either this or --host is required.")
+@click.option("--stop", is_flag=True, help="Stop draining: accept new episodes again.")
+@click.option("--deadline-s", type=click.FloatRange(min=0), help="Seconds until every episode is ended.")
 @click.option("--wait-s", type=click.FloatRange(min=0), default=0.0,
-              help="Wait so long for the last episode; one that still runs then is a failure.")  # fmt: skip
+              help="Seconds to wait for the last episode; exit with 1 if one still runs then.")  # fmt: skip
 @json_option
 @interruptible
 @exits
@@ -72,7 +72,7 @@ def drain(
     wait_s: float,
     as_json: bool,
 ) -> None:
-    """Empty hosts: no new episodes; those that are open learn of it and come to their end.
+    """Drain hosts: they accept no new episodes, and clients with open episodes are told.
 
     Ctrl-C ends the waiting, not the draining. A host agent that is restarted serves again.
     """

@@ -27,7 +27,7 @@ def fleet_option(command: F) -> F:
     """Add `--fleet`."""
     return click.option(
         "--fleet", "fleet_path", type=click.Path(path_type=Path), default="fleet.json", show_default=True,
-        envvar="OSGYM_FLEET", help="What `osgym fleet export` wrote.",
+        envvar="OSGYM_FLEET", help="File that `osgym fleet export` wrote.",
     )(command)  # fmt: skip
 
 
@@ -35,7 +35,7 @@ def host_option(command: F) -> F:
     """Add `--host`."""
     return click.option(
         "--host", "patterns", multiple=True, metavar="ID|GLOB",
-        help="These hosts only: id, address or glob ('10.0.*'); may be repeated. Default: all.",
+        help="Host by id, address or glob ('10.0.*'); may be repeated. Default: all.",
     )(command)  # fmt: skip
 
 
@@ -45,11 +45,11 @@ def many_options(deadline_s: float) -> Callable[[F], F]:
     def add(command: F) -> F:
         command = click.option(
             "--deadline-s", type=click.FloatRange(min=0.1, max=86400), default=deadline_s,
-            show_default=True, help="Of each host, from its first packet on.",
+            show_default=True, help="Deadline of each host, from its first packet on.",
         )(command)  # fmt: skip
         command = click.option(
             "--parallel", type=click.IntRange(1, MOST_PARALLEL), default=PARALLEL, show_default=True,
-            help="Hosts that are worked on at the same time.",
+            help="Number of hosts worked on at the same time.",
         )(command)  # fmt: skip
         return fleet_option(host_option(command))
 

@@ -42,8 +42,8 @@ AUTHORITY = re.compile(r"[A-Za-z0-9.:\[\]_-]{1,260}:\d{1,5}")
 @fleet_option
 @click.option("--out", type=click.Path(path_type=Path, file_okay=False), required=True, help="Folder.")
 @click.option("--every-s", type=click.FloatRange(min=1, max=300), default=15.0, show_default=True,
-              help="Between two looks at a host.")  # fmt: skip
-@click.option("--alertmanager", "alertmanagers", multiple=True, metavar="HOST:PORT", help="Told of alerts.")
+              help="Seconds between two scrapes of a host.")  # fmt: skip
+@click.option("--alertmanager", "alertmanagers", multiple=True, metavar="HOST:PORT", help="Alertmanager.")
 @exits
 def prometheus(fleet_path: Path, out: Path, every_s: float, alertmanagers: tuple[str, ...]) -> None:
     """Write targets, scrape configuration, alert rules and a Grafana dashboard for this fleet.

@@ -47,8 +47,8 @@ MOST_LOG_LINES = 100_000
 )
 @many_options(deadline_s=300)
 @ssh_options
-@click.option("--sudo", is_flag=True, help="As root, by `sudo -n`, where the login is somebody else's.")
-@click.option("--table", is_flag=True, help="One row for each host instead of all that it prints.")
+@click.option("--sudo", is_flag=True, help="Run as root, by `sudo -n` where the login is another user.")
+@click.option("--table", is_flag=True, help="Print one row for each host instead of its whole output.")
 @json_option
 @click.argument("command", nargs=-1, required=True, type=click.UNPROCESSED)
 @interruptible
@@ -89,14 +89,15 @@ def run(
 @fleet_option
 @host_option
 @ssh_options
-@click.option("-n", "--lines", type=click.IntRange(0, MOST_LOG_LINES), default=50, show_default=True)
-@click.option("-f", "--follow", is_flag=True, help="Go on with new lines, until Ctrl-C.")
-@click.option("--since", help="From then on, e.g. '1 hour ago' or '2026-11-22 10:00'.")
-@click.option("--unit", default="osgym", show_default=True, help="Also osgym-notices, osgym-firewall.")
+@click.option("-n", "--lines", type=click.IntRange(0, MOST_LOG_LINES), default=50, show_default=True,
+              help="Number of newest lines.")  # fmt: skip
+@click.option("-f", "--follow", is_flag=True, help="Also print new lines, until Ctrl-C.")
+@click.option("--since", help="Time of the first line, such as '1 hour ago' or '2026-11-22 10:00'.")
+@click.option("--unit", default="osgym", show_default=True, help="osgym, osgym-notices or osgym-firewall.")
 @click.option("--parallel", type=click.IntRange(1, MOST_PARALLEL), default=None,
-              help=f"Hosts at the same time; default {PARALLEL}, all with --follow.")  # fmt: skip
+              help=f"Number of hosts at the same time; default {PARALLEL}, all with --follow.")  # fmt: skip
 @click.option("--deadline-s", type=click.FloatRange(min=0.1), default=60.0, show_default=True,
-              help="Of each host; none with --follow.")  # fmt: skip
+              help="Deadline of each host; none with --follow.")  # fmt: skip
 @json_option
 @interruptible
 @exits

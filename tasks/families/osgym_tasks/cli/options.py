@@ -46,31 +46,32 @@ def _variations_of(context: click.Context, parameter: click.Parameter, value: st
 
 
 vary = click.option("--vary", callback=_variations_of, default="none", show_default=True, metavar="NAMES",
-                    help=f"all, or by comma: {', '.join(VARIATIONS)}.")  # fmt: skip
+                    help=f"all, or names separated by commas: {', '.join(VARIATIONS)}.")  # fmt: skip
 _INSTANCES = (
     click.argument("families", nargs=-1, metavar="[FAMILY]..."),
     click.option("--all", "every", is_flag=True, help="All families."),
     click.option("--seeds", type=click.IntRange(1), default=1, show_default=True,
-                 help="How many of each level, from --first-seed on."),
-    click.option("--first-seed", type=click.IntRange(0), default=0, show_default=True, help="Of these."),
-    click.option("--levels", callback=_levels_of, default="1-5", show_default=True, help="3, 1-5 or 1,4."),
+                 help="Number of seeds of each level, from --first-seed on."),
+    click.option("--first-seed", type=click.IntRange(0), default=0, show_default=True, help="First seed."),
+    click.option("--levels", callback=_levels_of, default="1-5", show_default=True,
+                 help="Levels, such as 3, 1-5 or 1,4."),
     vary,
 )  # fmt: skip
 host = click.option(
     "--host", help="The host agent; default OSGYM_HOSTS or http://127.0.0.1:20000 (`osgym host serve`)."
 )
 at_once = click.option("--at-once", type=click.IntRange(1), default=4, show_default=True,
-                       help="Desktops in use; an episode waits more than it computes.")  # fmt: skip
+                       help="Number of desktops in use; episodes wait more than they compute.")  # fmt: skip
 kept_in = click.option(
     "--out",
     type=click.Path(path_type=Path, dir_okay=False),
     show_default=True,
     default=Path("out/tasks.jsonl"),
-    help="The record; what it has is not run again.",
+    help="Record file; trials that it already has are not run again.",
 )
 folder = click.option("--out", type=click.Path(path_type=Path, file_okay=False), required=True)
 record = click.argument("record", type=click.Path(path_type=Path, exists=True, dir_okay=False))
-image = click.option("--image", help="Of which golden image, by its digest; default that of the last line.")
+image = click.option("--image", help="Digest of the golden image; default: that of the last line.")
 
 
 def instances(command: Callable[..., Any]) -> Callable[..., Any]:

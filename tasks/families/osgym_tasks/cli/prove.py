@@ -22,9 +22,9 @@ from osgym_tasks.verify import in_turns, oracle_of
 @options.host
 @options.at_once
 @options.kept_in
-@click.option("--table", type=click.Path(path_type=Path, dir_okay=False), help="The table as JSON.")
+@click.option("--table", type=click.Path(path_type=Path, dir_okay=False), help="File for the table, as JSON.")
 @click.option("--oracle-only", is_flag=True,
-              help="The oracle, once: whether what was proved elsewhere holds here.")  # fmt: skip
+              help="Run only the oracle, once: checks that a proof from elsewhere holds here.")  # fmt: skip
 def verify_(
     families: Sequence[str],
     every: bool,
@@ -51,8 +51,8 @@ def verify_(
       osgym task family verify term.count --oracle-only --host http://127.0.0.1:21000   # a host of `qemu`
 
     \b
-    Exit codes: 0 all is as it must be - 1 the infrastructure spoilt episodes, the same command runs them
-    again - 2 wrong usage - 3 an episode earned another reward than it must.
+    Exit codes: 0 every reward is right - 1 the infrastructure spoilt episodes, and the same command runs
+    them again - 2 wrong usage - 3 an episode earned a wrong reward.
     """
     chosen = made(families, every, seeds, first_seed, levels, vary)
     trials = [oracle_of(one) for one in chosen] if oracle_only else in_turns(chosen, at_once)
@@ -86,7 +86,7 @@ def _report(outcomes: list[Outcome], table: Path | None, heading: str) -> int:
 @options.instances
 @click.option("--policy", type=click.Choice([one.value for one in Chance]), required=True)
 @click.option("--actions", type=click.IntRange(1, 2500), default=100, show_default=True,
-              help="Of random and keyboard, in an episode.")  # fmt: skip
+              help="Number of actions in an episode, for random and keyboard.")  # fmt: skip
 @options.host
 @options.at_once
 @options.kept_in

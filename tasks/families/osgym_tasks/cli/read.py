@@ -43,9 +43,9 @@ def write(families: Sequence[str], every: bool, seeds: int, first_seed: int, lev
 @click.command()
 @options.record
 @options.image
-@click.option("--json", "as_data", is_flag=True, help="As JSON.")
+@click.option("--json", "as_data", is_flag=True, help="Print JSON.")
 @click.option(
-    "--check", is_flag=True, help="Exit with 3 where a level costs the oracle less than the one below."
+    "--check", is_flag=True, help="Exit with 3 if a level costs the oracle less than the level below."
 )
 def table(record: Path, image: str | None, as_data: bool, check: bool) -> None:
     """Say how hard each level of each family is, measured by a record.
@@ -91,7 +91,7 @@ def _said(value: float | None) -> str:
 @click.command()
 @options.record
 @options.image
-@click.option("--out", type=click.Path(path_type=Path, dir_okay=False), required=True, help="The page.")
+@click.option("--out", type=click.Path(path_type=Path, dir_okay=False), required=True, help="Page to write.")
 def report(record: Path, image: str | None, out: Path) -> None:
     """Write a record as one page: what was proved, what it took, what chance earned, what failed and why.
 
@@ -109,7 +109,7 @@ def report(record: Path, image: str | None, out: Path) -> None:
 
 @click.command(epilog="\b\nExamples:\n  osgym task family card --out out/card.md\n")
 @click.option(
-    "--out", type=click.Path(path_type=Path, dir_okay=False), help="A Markdown file; default stdout."
+    "--out", type=click.Path(path_type=Path, dir_okay=False), help="Markdown file to write; default: stdout."
 )
 def card(out: Path | None) -> None:
     """Count families, applications, wordings and near misses, as Markdown."""

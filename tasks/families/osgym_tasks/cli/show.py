@@ -19,15 +19,15 @@ from osgym_tasks.registry import FAMILIES
 
 @click.command()
 @click.argument("families", nargs=-1, metavar="[FAMILY]...")
-@click.option("--level", type=click.IntRange(1, 5), default=3, show_default=True)
-@click.option("--seed", type=click.IntRange(0), default=0, show_default=True)
+@click.option("--level", type=click.IntRange(1, 5), default=3, show_default=True, help="Level.")
+@click.option("--seed", type=click.IntRange(0), default=0, show_default=True, help="Seed.")
 @options.vary
 @options.host
 @options.at_once
 @options.folder
 def browse(families: Sequence[str], level: int, seed: int, vary: tuple[str, ...], host: str | None,
            at_once: int, out: Path) -> None:  # fmt: skip
-    """Write a page with an instance of each family: what it asks, first and last screen, its oracle's way.
+    """Write a page with an instance of each family: instruction, first and last screen, oracle's steps.
 
     \b
     Examples:
@@ -53,14 +53,14 @@ def browse(families: Sequence[str], level: int, seed: int, vary: tuple[str, ...]
 @options.host
 @options.at_once
 @options.folder
-@click.option("--single", is_flag=True, help="One action a step, for policies that are asked after each.")
+@click.option("--single", is_flag=True, help="One action per step, for policies asked after each.")
 def record_(families: Sequence[str], every: bool, seeds: int, first_seed: int, levels: list[int],
             single: bool, vary: tuple[str, ...], host: str | None, at_once: int,
             out: Path) -> None:  # fmt: skip
     """Record what oracles do as a data set, to fine-tune a policy on.
 
-    Every frame is a final one, and the actions are such as every model's grammar has. `osgym data` says what
-    is in it and exports it; osgym_sdk.data reads it. Needs pyarrow (`pip install 'osgym-sdk[data]'`).
+    Every frame is final, and every model's grammar can express the actions. `osgym data` shows and exports
+    the data set; osgym_sdk.data reads it. Needs pyarrow (`pip install 'osgym-sdk[data]'`).
 
     \b
     Examples:
