@@ -68,19 +68,19 @@ def _key(read: Reader, default: Any, doc: str, providers: frozenset[Provider] = 
 class FleetConfig:
     """Checked configuration: a field for each shared key, and the provider's own keys in `own`."""
 
-    provider: Provider = _key(read_provider, ..., f"{' | '.join(installed())}: where the hosts come from.")
-    replicas: int = _key(integer(1, 100_000, "replicas"), ..., "How many replicas run at the same time.")
+    provider: Provider = _key(read_provider, ..., f"{' | '.join(installed())}: provider of the hosts.")
+    replicas: int = _key(integer(1, 100_000, "replicas"), ..., "Number of replicas at the same time.")
     owner: str = _key(
         matching(NAME, "small letters, digits and dashes, at most 40"),
         ...,
-        "Who pays: every resource is tagged with it.",
+        "Payer, as a tag of every resource.",
     )
     region: str = _key(matching(NAME, "e.g. us-east-1"), "", f"Default: {DEFAULT_REGIONS}.", CLOUD)
     market: Market = _key(choice(Market), Market.ON_DEMAND, "on-demand | spot.", CLOUD)
     runtime: str = _key(
         matching(RUNTIME_NAME, "local | qemu | the name of an extension's"),
         QEMU,
-        "local | qemu | an extension's: how replicas run; virtual machines need KVM.",
+        "local | qemu | an extension's: runtime of the replicas; virtual machines need KVM.",
     )
     profile: str = _key(
         text, "", "The measured workload: a name, or a file of osgym fleet fit; default: that of the runtime."
@@ -88,16 +88,16 @@ class FleetConfig:
     thread_efficiency: float = _key(
         number(0, 1, ""),
         Rules().thread_efficiency,
-        "What a vCPU is of a core where two of them share one; 1 where each has its own.",
+        "Part of a core that a vCPU is where two share one; 1 for a core each.",
         CLOUD,
     )
     budget_usd_per_day: float | None = _key(
-        number(0, 1e7, "USD"), None, "Preview fails when it costs more.", CLOUD
+        number(0, 1e7, "USD"), None, "Upper bound of the price; above it the preview fails.", CLOUD
     )
     replica_ram_gib: float | None = _key(
         number(0, 1e4, "GiB"), None, "Memory a replica touches, instead of the profile's."
     )
-    shared: float | None = _key(number(0, 0.99, "", open_low=False), None, "Part of it shared copy-on-write.")
+    shared: float | None = _key(number(0, 0.99, "", open_low=False), None, "Shared part of that memory.")
     step_cpu_s: float | None = _key(
         number(0, 1e4, "CPU-s"), None, "CPU time per step, instead of the profile's."
     )
@@ -105,40 +105,40 @@ class FleetConfig:
         number(0, 1e5, "s", open_low=False), None, "Time between an answer and the next step."
     )
     p95_ms: float | None = _key(
-        number(0, 1e7, "ms"), None, "95 % of steps get their CPU work done within so long.", CLOUD
+        number(0, 1e7, "ms"), None, "Milliseconds within which 95 % of steps get their CPU work done.", CLOUD
     )
     host_type: str = _key(
         matching(re.compile(r"[a-z0-9][a-z0-9.-]{1,60}"), "e.g. r8i.24xlarge"),
         "",
-        "This type only; default: the cheapest mix.",
+        "Only type of host; default: the cheapest mix.",
         CLOUD,
     )
     max_replicas_per_host: int = _key(
-        integer(1, 10_000, "replicas"), Rules().max_replicas, "So many are lost at most with one host."
+        integer(1, 10_000, "replicas"), Rules().max_replicas, "Replicas that may be lost with one host."
     )
-    allow_unknown_kvm: bool = _key(flag, False, "Take types on which nobody confirmed KVM.", CLOUD)
+    allow_unknown_kvm: bool = _key(flag, False, "Allow types on which nobody confirmed KVM.", CLOUD)
     image_name: str = _key(
-        matching(NAME, "full, small, or an import's name"), "full", "Which golden image the agent serves."
+        matching(NAME, "full, small, or an import's name"), "full", "Golden image that the agent serves."
     )
     image_uri: str = _key(
         URI,
         "",
-        "Where hosts fetch it, packed by osgym fleet pack; default: it is baked, packed and put there.",
+        "Address of the archive of osgym fleet pack; default: pulumi up bakes, packs and uploads it.",
     )
-    image_sha256: str = _key(HEX, "", "With image_uri: SHA-256 of that archive; hosts check it.")
+    image_sha256: str = _key(HEX, "", "With image_uri: SHA-256 of that archive, which hosts check.")
     image_digest: str = _key(HEX, "", "With image_uri: digest of the golden image in it.")
-    image_lock: str = _key(text, "", "Exact package versions to bake: a file of osgym image lock.")
+    image_lock: str = _key(text, "", "File of osgym image lock with the package versions to bake.")
     agent_uri: str = _key(
-        URI, "", "Where hosts fetch the host agent, packed by osgym fleet pack; default: that of this tree."
+        URI, "", "Address of the host agent that osgym fleet pack packed; default: that of this tree."
     )
-    agent_sha256: str = _key(HEX, "", "With agent_uri: SHA-256 of that archive; hosts check it.")
+    agent_sha256: str = _key(HEX, "", "With agent_uri: SHA-256 of that archive, which hosts check.")
     archives: str = _key(
         text, "", "Folder for what is packed here; default: out/fleet/<stack> of the project."
     )
     bucket: str = _key(
         matching(re.compile(r"[a-z0-9][a-z0-9._-]{1,61}[a-z0-9]"), "a bucket's name"),
         "",
-        "An existing bucket for what hosts fetch and the status they write; default: a new one, private.",
+        "An existing bucket for archives and the hosts' status; default: a new private one.",
         CLOUD,
     )
     agent_port: int = _key(integer(1024, 65535, "as TCP port"), AGENT_PORT, "The host agent's port.")
@@ -149,7 +149,7 @@ class FleetConfig:
         "local, whose agent listens on loopback only.",
     )
     egress: EgressPolicy = _key(
-        choice(EgressPolicy), EgressPolicy.NONE, "none | allowlist | open: what replicas may reach."
+        choice(EgressPolicy), EgressPolicy.NONE, "none | allowlist | open: destinations of replicas."
     )
     egress_allowlist: tuple[str, ...] = _key(names, (), "Host names for egress: allowlist.")
     host_image: str = _key(
@@ -175,7 +175,7 @@ class FleetConfig:
     private: bool = _key(
         flag,
         False,
-        "Hosts without public addresses; a NAT is made for what they fetch, unless network_id is given.",
+        "Hosts without public addresses; they download over a new NAT, unless network_id is given.",
         CLOUD,
     )
     min_hosts: int | None = _key(
@@ -191,13 +191,13 @@ class FleetConfig:
     ttl_hours: float | None = _key(
         number(0, 8760, "hours"),
         None,
-        "The cloud itself ends all hosts so long after the last pulumi up; default: never.",
+        "Hours after the last pulumi up when the cloud ends all hosts; default: never.",
         CLOUD,
     )
     alert_email: str = _key(
         matching(re.compile(r"[^@\s]+@[^@\s]+\.[^@\s]+"), "name@example.org"),
         "",
-        "Who is told by the cloud when half, most or all of a month's budget is used up.",
+        "Receiver of the cloud's mails when half, most or all of a month's budget is used.",
         CLOUD,
     )
     data_disk_gib: int | None = _key(
@@ -207,10 +207,10 @@ class FleetConfig:
         CLOUD,
     )
     data_disk_iops: int | None = _key(
-        integer(3000, 350_000, "IOPS"), None, "Its operations per second; default: the cloud's own.", CLOUD
+        integer(3000, 350_000, "IOPS"), None, "I/O operations per second; default: the cloud's.", CLOUD
     )
     data_disk_mib_per_s: int | None = _key(
-        integer(125, 5000, "MiB/s"), None, "Its throughput; default: the cloud's own.", CLOUD
+        integer(125, 5000, "MiB/s"), None, "Throughput of the data disk; default: the cloud's.", CLOUD
     )
     warm: int | None = _key(
         integer(0, 4096, "replicas"), None, "Clean replicas kept ready on each host; default: the agent's, 2."
@@ -218,7 +218,7 @@ class FleetConfig:
     trajectory: TrajectoryDetail = _key(
         choice(TrajectoryDetail),
         TrajectoryDetail.STEPS,
-        "off | steps | frames: what a host records of episodes on its disk.",
+        "off | steps | frames: parts of episodes that a host records on its disk.",
     )
     trajectory_mib: int | None = _key(
         # The agent's bound on one trajectory, 256 MiB, is at most half of it.
@@ -234,20 +234,20 @@ class FleetConfig:
     max_unavailable: CountOrPercent = _key(
         count_or_percent,
         CountOrPercent(1),
-        "How many hosts may be away at a time while running ones are updated: a number, or 25%.",
+        "Number of hosts that may be away at a time during an update, or a part such as 25%.",
     )
     drain_timeout_s: float = _key(
         # 48 hours are what a lifecycle hook of EC2 Auto Scaling may keep an instance waiting (API reference,
         # PutLifecycleHook, `HeartbeatTimeout`); the host agent's own bound is wider (`MAX_DRAIN_S`).
         number(0, 172_800, "s", open_low=False),
         1800.0,
-        "How long episodes may go on on a host that is to be updated or removed; what is open then ends as "
+        "Seconds that episodes may go on on a host to be updated or removed; open ones then end as "
         "EpisodeLost.",
     )
     rotation: int = _key(
         integer(0, 1_000_000, ""),
         0,
-        "Another number: a new token and new certificates, on all hosts in place.",
+        "Any new number replaces token and certificates on all hosts in place.",
         OWN_MACHINES,
     )
     hosts: tuple[SshHost, ...] = _key(
@@ -260,7 +260,7 @@ class FleetConfig:
     jump: SshLogin | None = _key(
         read_jump,
         None,
-        'The machine through which hosts are reached: "user@bastion", or an object with address, port, user, '
+        'Machine through which hosts are reached: "user@bastion", or an object with address, port, user, '
         f"host_key, ssh_key. A host's own jump comes first; {DIRECT.address}: none.",
         OWN_MACHINES,
     )
