@@ -80,7 +80,7 @@ class RequestsEnv:
 
     def reset(self) -> tuple[dict[str, Any], dict[str, Any]]:
         self.close()
-        for _ in range(MAX_RESETS):  # theirs goes on for ever
+        for _ in range(MAX_RESETS):  # the other server never stops
             body = {"task_config": self._any_task(), "timeout": self._timeout}
             answer = requests.post(f"{self._url}/reset", json=body, timeout=1020)
             if answer.ok:

@@ -20,7 +20,7 @@
 #include <time.h>
 #include <unistd.h>
 
-#define STARTING_NS 20000000000u /* a program that was launched so long ago has started, or waits for ever */
+#define STARTING_NS 20000000000u /* after this time a launched program has started, or never will */
 
 uint64_t og_now(void) {
     struct timespec t;
@@ -366,7 +366,7 @@ static double left(double timeout_ms, double elapsed_ms) {
     return timeout_ms > elapsed_ms ? timeout_ms - elapsed_ms : 0.01;
 }
 
-/* Remaining milliseconds of a wait with a relative timespec at `address` (0: for ever). */
+/* Remaining milliseconds of a wait with a relative timespec at `address` (0: no timeout). */
 static double left_of_timespec(int pid, uint64_t address, double elapsed_ms) {
     struct timespec t;
     if (!address) return OG_NEVER;

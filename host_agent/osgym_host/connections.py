@@ -287,7 +287,7 @@ class Listener:
         loop = asyncio.get_running_loop()
         while True:
             # A connection that waits already is accepted without waiting. Others run in between, and those
-            # accepted before get so far that they can make way.
+            # accepted before get so far that they can be closed.
             await asyncio.sleep(0)
             try:
                 sock, peer = await loop.sock_accept(self._sock)

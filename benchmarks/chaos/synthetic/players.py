@@ -75,7 +75,7 @@ class Players:
         return SeenEnd(details.get("error_class", ""), details.get("cause", ""))
 
     async def count_retired(self) -> None:
-        """Count the replicas that the host agent has given up so far, before it ends."""
+        """Count the replicas that the host agent has lost so far, before it ends."""
         metrics = (await self.trajectories.http.get(f"{self.service.url}/metrics")).text
         self.outcome.retired.update({reason: int(float(n)) for reason, n in _RETIRED.findall(metrics)})
 

@@ -23,7 +23,7 @@ from osgym_sdk import AsyncClient, OSGymError
 
 MAX_EVENTS_WAIT_S = 30
 PASS_S = 45.0
-"""Deadline of a call that is passed on, such as a new desktop; the page itself gives up after 40 s."""
+"""Deadline of a forwarded call, such as a new desktop; the page's own deadline is 40 s."""
 PASS_REPLAY_S = 190.0
 """Deadline of a replay, which is made of all frames of an episode, one replay at a time."""
 MAX_ROWS = 1000

@@ -22,7 +22,7 @@ from osgym_host.images.store import default_data_dir
 _EVERY_PERCENT = 10
 
 RAM_MIB, LARGE_RAM_MIB = 2048, 4096
-"""Suggested, where the user says nothing: for a Linux desktop, and for what looks like Windows."""
+"""Default RAM of a Linux desktop, and of a disk that looks like Windows."""
 
 _GUESTS = """Agent that answers inside on port 5000: ours, OSWorld's server (its published images have it),
 or none. Without an agent a replica has screen and input, but no files and commands."""

@@ -99,7 +99,7 @@ _add = click.option(
 
 
 def _source(flavor: str | None, addition: Path | None) -> tuple[ImageSource, str]:
-    """The definition, and which of its flavors is meant.
+    """Return the definition and the chosen flavor.
 
     Raises:
         UsageError: a flavor and an addition, which names its own, are both given.

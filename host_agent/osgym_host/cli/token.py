@@ -108,7 +108,7 @@ def revoke(name: str, path: Path | None, config: Path | None) -> None:
 
 
 def _file(path: Path | None, config: Path | None) -> Path:
-    """Return the file that is meant.
+    """Return the chosen file of tokens.
 
     Raises:
         click.ClickException: nobody said which, or the settings cannot be read.

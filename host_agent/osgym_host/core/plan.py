@@ -99,7 +99,7 @@ def plan(spec: PoolSpec, view: PoolView, admission: Admission, backoff: Backoff,
     """Return what the pool should do now.
 
     Never starts more than there is room for, never more at once than `max_starting`, nothing while
-    failures force a pause, one at a time while they are being probed; gives up ready replicas only
+    failures force a pause, one at a time while they are being probed; retires ready replicas only
     beyond the warm target and only when nobody waits.
     """
     if view.stopping:

@@ -141,7 +141,7 @@ def transition(replica: ReplicaStatus, event: Event) -> Transition:
     """Return the replica after `event`, and the actions.
 
     Total: every event is allowed in every state; what comes too late or twice changes nothing (a lease
-    asked for in vain is refused, so nobody waits for ever).
+    asked for in vain is refused, so no caller waits without end).
     """
     match event:
         case CloneCreated():

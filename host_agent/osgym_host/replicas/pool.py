@@ -340,7 +340,7 @@ class Pool:
         return None if todo.blocked is Blocked.NOTHING else REPLAN_S
 
     def _grant_reservations(self, admission: Admission, view: PoolView) -> Admission:
-        """Give room to those who asked for it; ready replicas make way for the first of them when
+        """Grant capacity to waiting requests; ready replicas are retired for the first request when
         that is enough. Return what is left."""
         room, short = self.reservations.grant(admission.room)
         short -= view.retiring

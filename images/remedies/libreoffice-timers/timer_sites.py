@@ -7,7 +7,7 @@
 They are found by their bytes and by where the calls beside them go, so the offsets need not be known:
 any build where exactly these seven are found can be patched, and no other is. Where they can be told as
 surely, the 20 ms pause between two batches of ten updates and the form shell's 100 ms wait before it
-looks at a new selection are shortened too, and frames and handles that blink for ever stand still.
+looks at a new selection are shortened too, and frames and handles that blink without end stand still.
 
 Writer and Impress have timers of the same kind in libraries of their own, which are loaded later and
 call `Timer::SetTimeout` through their PLT. Those are known by the name that every timer carries.

@@ -15,7 +15,7 @@ from osgym_infra.links.local import becomes_root
 from osgym_infra.links.sudo import HOURS, MOST_HOURS, WRITE, grant, grant_file
 
 ASK_S = 300.0
-"""How long a person may take to type a password."""
+"""Time to type a password."""
 
 
 @click.command(

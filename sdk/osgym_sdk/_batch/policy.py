@@ -122,7 +122,7 @@ def _resolve(answer: asyncio.Future[_Outcome], outcome: _Outcome) -> None:
 class PolicyRunner:
     """Calls a policy for one episode at a time: coroutines on the loop, plain functions in a thread.
 
-    A call that is given up (the episode's deadline, the batch's end) is not waited for: a plain function
+    An abandoned call (after the episode's deadline or the batch's end) is not awaited: a plain function
     that never returns keeps its thread, and the next episode gets another.
     """
 

@@ -123,7 +123,7 @@ class ProgressLine:
     """A callback that keeps one line of a terminal up to date.
 
     Elsewhere (a log, a notebook) it prints a line at the start, then one every ``every_s`` seconds in which
-    something changed, and one at the end. A stream that cannot be written is given up.
+    something changed, and one at the end. A stream that cannot be written is no longer used.
     """
 
     def __init__(self, stream: TextIO | None = None, every_s: float = 10.0) -> None:

@@ -79,7 +79,7 @@ class DesktopVectorEnv(VectorEnv[Pixels, Any, npt.NDArray[Any]]):
     def reset(
         self, *, seed: int | Sequence[int | None] | None = None, options: dict[str, Any] | None = None
     ) -> tuple[Pixels, dict[str, Any]]:
-        """Begin episodes on fresh replicas, all at the same time; what is under way is given up.
+        """Begin episodes on fresh replicas, all at the same time; running episodes are abandoned.
 
         Args:
             seed: one number (environment i gets ``seed + i``), or one for each.

@@ -49,7 +49,7 @@ class Descriptors:
         image: The root file system as a detached mount with the replica's ids as owners; -1: it has them
             on disk.
         dev: A detached /dev with nodes of its own; -1: the host's are bound there.
-        go: Pipe that gets one byte when the id maps are written; at its end the process gives up.
+        go: Pipe that gets one byte when the id maps are written; at its end the process exits.
         sys: A detached /sys; -1: it stays empty.
         listen: Listening socket of the guest agent.
         groups: ``cgroup.procs`` files of the session's control groups; a process that writes to one joins it.

@@ -47,7 +47,7 @@ class Outer:
 
     Attributes:
         image_uid_base, image_gid_base: Numbers that ids have here; the replica's root is the first.
-        go_fd: One byte comes here when the id maps are written; end of file means give up.
+        go_fd: One byte comes here when the id maps are written; end of file means exit.
         status_fd: Takes the line that names the first process and the agent's socket, and errors.
         folder: Of the replica; the guest agent's socket is made there.
         counts: Limits by file name in `/proc/sys/user`.
@@ -76,7 +76,7 @@ def make_first_process(outer: Outer, namespaces: int, child: Callable[[int, int,
             one of a detached /sys, -1 where there is none, and the guest agent's listening socket.
 
     Raises:
-        OSError: The kernel refused; the new process, if there is one, gives up.
+        OSError: The kernel refused; the new process, if there is one, exits.
     """
     listening, sys_fd = enter(outer)
     go_r, go_w = os.pipe2(os.O_CLOEXEC)

@@ -208,7 +208,7 @@ class Record:
                 answer = await self._fetch(head.path, scheme, target, asked)
         except TimeoutError:
             raise Refused(502, "unreachable", f"no whole answer within {_FETCH_S:g} s") from None
-        if answer.status >= 500 or answer.status == 429:  # it would be so for ever
+        if answer.status >= 500 or answer.status == 429:  # a replay would repeat the failure
             raise Refused(
                 502, "unreachable", f"the site answered with {answer.status}, which is not recorded"
             )
@@ -271,7 +271,7 @@ def decoded(body: bytes, codings: list[bytes]) -> bytes:
         raise Refused(502, "unreachable", "the answer is encoded wrongly") from None
     if decoder.unconsumed_tail:
         raise Refused(502, "web_not_recordable", f"the answer is larger than {MAX_BODY_BYTES >> 20} MiB")
-    if not decoder.eof or decoder.unused_data:  # it would be cut short for ever
+    if not decoder.eof or decoder.unused_data:  # a replay would repeat the truncation
         raise Refused(502, "unreachable", "the answer is encoded wrongly")
     return found
 

@@ -29,7 +29,7 @@ COLUMNS = {"HOST": 16, "STATE": 12, "LEASED": -6, "NOTE": 0}
 ASK_S = 20.0
 LOOK_S = 1.0
 MOST_MISSED = 5
-"""Looks in a row that may fail while one waits: an agent that is restarted is away for some seconds."""
+"""Failed requests in a row tolerated while waiting: a restarting agent is away for some seconds."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,7 +37,7 @@ class DrainOrder:
     """Order to drain, or to stop draining, for each host.
 
     Attributes:
-        deadline_s: After so many seconds no episode is open; None: when their clients end them.
+        deadline_s: Seconds within which every episode ends; None: when their clients end them.
         wait_s: Time to wait for the last episode; 0: none.
     """
 

@@ -19,7 +19,7 @@ P = ParamSpec("P")
 F = TypeVar("F", bound=Callable[..., Any])
 
 PARALLEL = 64
-"""Hosts that are worked on at the same time, unless told otherwise."""
+"""Default number of hosts worked on at the same time."""
 MOST_PARALLEL = 512
 
 

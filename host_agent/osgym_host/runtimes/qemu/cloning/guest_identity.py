@@ -5,7 +5,7 @@ A clone wakes up with its template's random state, names and clock. The first th
 acknowledges. Until then nothing else is let near the clone, and its agent serves nothing else.
 
 What says that it is the host who calls: nobody else reaches a clone (`machine/namespace.py`). A template
-gives up its token before it is frozen (`give_up_token`), so its memory holds none that opens a clone. A
+drops its token before it is frozen (`give_up_token`), so its memory holds none that opens a clone. A
 child of a branch point wakes up with its parent's, and a clone of a snapshot from before that with its
 template's: these calls carry that token.
 """

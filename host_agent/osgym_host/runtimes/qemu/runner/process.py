@@ -117,7 +117,7 @@ class ProcessLauncher(Launcher):
         return self._notes
 
     async def prepare(self) -> None:
-        """Check the tools to give up root, and switch huge pages off for processes."""
+        """Check the tools that drop root, and switch huge pages off for processes."""
         switch_huge_pages_off()
         self._prlimit = shutil.which("prlimit") or ""
         if not self._prlimit:
