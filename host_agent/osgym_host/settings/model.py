@@ -311,14 +311,14 @@ class Settings(BaseModel):
     ] = Field(
         default="off",
         pattern=r"^(file:/.+|[a-z][a-z0-9-]{0,31})$",
-        description="Where it is told that this host will be taken away. aws, gcp: the cloud's metadata "
+        description="Source of notices that this host will be taken away. aws, gcp: the cloud's metadata "
         'service; file:/PATH: a file that appears in a folder that exists, empty or with `{"deadline": Unix'
         " time}`.",
     )
     metrics_to: Annotated[str, AfterValidator(known_place(PluginGroup.PUBLISHERS, "none"))] = Field(
         default="none",
         pattern=r"^(file:/.+|[a-z][a-z0-9-]{0,31}(:[a-z0-9-]+)?)$",
-        description="Where `lease_pressure_percent` is published (leases held and waited for, per replica "
+        description="Destination of `lease_pressure_percent` (leases held and waited for, per replica "
         "that may exist), for the scaling of a fleet. cloudwatch or cloudwatch:REGION needs "
         "`osgym-host[cloudwatch]`, gcp `osgym-host[gcp]`; file:/PATH: for `python -m osgym_host.scaling` "
         "beside the agent.",
@@ -326,7 +326,7 @@ class Settings(BaseModel):
     metrics_fleet: str = Field(
         default="",
         pattern=r"^[A-Za-z0-9._-]{0,100}$",
-        description="With metrics_to: the fleet whose pressure it is, as a dimension or label `fleet`.",
+        description="With metrics_to: name of the fleet, published as a dimension or label `fleet`.",
     )
     metrics_every_s: float = Field(
         default=60, ge=5, le=3600, description="Interval at which lease_pressure_percent is published."
@@ -335,7 +335,7 @@ class Settings(BaseModel):
         default=5,
         ge=0,
         le=3600,
-        description="Time before the host is taken away at which open episodes end.",
+        description="Time between the end of open episodes and the deadline of the host.",
     )
     usd_per_hour: float = Field(
         default=0,
