@@ -168,13 +168,13 @@ def make_handler(options: ProxyOptions, world: dict[str, Any]) -> tuple[Handler,
     known = world.get("names")
     look_up = None if known is None else lambda name: known.get(name, [])
     names = NameLookup(look_up, threads=_LOOKUPS)
-    budget = {key: (value[0], value[1]) for key, value in world.get("budget", {}).items()}
+    places = {key: (value[0], value[1]) for key, value in world.get("places", {}).items()}
     judge = Judge.of(options.egress, options.allowlist, names)
     if options.mode is WebMode.OFF:
         become_nobody()
-        return Filtering(judge, Dialler(budget)), ""
+        return Filtering(judge, Dialler(places)), ""
     try:
-        return _sites(options, judge, Dialler(budget), world.get("ca"))
+        return _sites(options, judge, Dialler(places), world.get("ca"))
     except (OSError, ValueError) as exc:
         raise ValueError(f"the archive {options.archive}: {exc}") from exc
     except MemoryError as exc:
