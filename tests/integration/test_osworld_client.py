@@ -46,6 +46,7 @@ def controllers() -> Iterator[tuple[Any, Any]]:
         or importlib.util.find_spec("requests_toolbelt") is None
     ):
         pytest.skip("missing: desktop-env and requests-toolbelt")
+    before = set(sys.modules)
     patch = pytest.MonkeyPatch()
     for name, members in UNUSED.items():
         parts = name.split(".")
@@ -59,8 +60,9 @@ def controllers() -> Iterator[tuple[Any, Any]]:
     setup = importlib.import_module("desktop_env.controllers.setup")
     yield python, setup
     patch.undo()
-    for name in [name for name in sys.modules if name.partition(".")[0] == "desktop_env"]:
-        del sys.modules[name]
+    for name in set(sys.modules) - before:
+        if name.partition(".")[0] == "desktop_env":
+            del sys.modules[name]
 
 
 @pytest.fixture
