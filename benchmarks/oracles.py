@@ -63,7 +63,7 @@ def choose(flavor: str, only: tuple[str, ...]) -> list[ShippedTask]:
     """Return the tasks of a flavor whose name contains one of ``only`` (all if empty).
 
     Raises:
-        SystemExit: There is none.
+        SystemExit: No task has such a name.
     """
     return _some(load_shipped(flavor=flavor), only)
 

@@ -180,7 +180,7 @@ def pid_in(accounts: Accounts, name: str) -> int:
     """Return the newest process of that name in a replica.
 
     Raises:
-        LookupError: There is none.
+        LookupError: The replica runs no such process.
     """
     accounts.look()
     for pid in sorted(accounts.replicas, reverse=True):

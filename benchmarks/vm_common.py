@@ -108,7 +108,7 @@ class Service:
         """Return the machine that is a replica.
 
         Raises:
-            LookupError: There is none.
+            LookupError: The replica has no machine.
         """
         for record in self.records():
             if record.replica is not None and record.replica.replica_id == replica_id:

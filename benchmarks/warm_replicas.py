@@ -86,7 +86,7 @@ class Way:
         """Wait until the warm replica has rested for `REST_S`; return its resources so far.
 
         Raises:
-            TimeoutError: There is none.
+            TimeoutError: No warm replica rested in time.
         """
         end, alone = time.monotonic() + TURN_S, 0.0
         while time.monotonic() < end:

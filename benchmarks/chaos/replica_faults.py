@@ -60,7 +60,7 @@ async def harm_replica(stage: Stage, kind: Kind, draw: float) -> Impact:
     """Hit the replica of one attempt.
 
     Raises:
-        NoVictim: There is none, or it was gone before it was hit.
+        NoVictim: No attempt can be hit, or its replica was gone before the fault.
     """
     attempt = stage.victim(draw)
     impact = Impact(kind, stage.now_s(), attempt.replica_id)

@@ -50,7 +50,7 @@ class Impact:
 
 
 class NoVictim(Exception):
-    """There is no victim now; the fault did not happen."""
+    """No running attempt can be hit, so the fault was not caused."""
 
 
 @dataclass(frozen=True)
@@ -88,7 +88,7 @@ class Stage:
         nothing.
 
         Raises:
-            NoVictim: There is none.
+            NoVictim: No attempt of this kind runs.
         """
         running = [
             attempt

@@ -30,7 +30,7 @@ def all_flows(flavor: str, only: tuple[str, ...]) -> list[Flow]:
     """Return all flows, or those that have one of `only` in their name.
 
     Raises:
-        SystemExit: There is none.
+        SystemExit: No flow has such a name.
     """
     flows = [*SCRIPTED, *map(of_task, load_shipped(flavor=flavor))]
     found = [flow for flow in flows if not only or any(part in flow.name for part in only)]

@@ -157,8 +157,8 @@ class Cell:
         needs: Targets that a toolkit must have for it.
         play: Function that acts and expects the events.
         partner: Toolkit of another program that is started beside it.
-        quick: It is part of the fast subset that tests run.
-        changes_desktop: It leaves something behind that outlives the program: a layout, files, windows.
+        quick: True for a member of the fast subset that tests run.
+        changes_desktop: True where a layout, files or windows stay after the program's end.
     """
 
     name: str

@@ -20,8 +20,8 @@ class Toolkit:
         command: Command that starts the program in the folder of the witnesses; `{log}` is the file that it
             writes.
         counts: Names that the toolkit has for the three presses of a triple click.
-        shell: It is a terminal with a shell, not a witness.
-        everywhere: It runs on the images `small` and `full` without the addition.
+        shell: True for a terminal that runs a shell instead of a witness program.
+        everywhere: True for a program that runs on the images `small` and `full` without the addition.
         saves_by: Chord that ends its Save As dialog, where Enter does nothing there.
         start_s: Time for its start on an idle machine.
     """

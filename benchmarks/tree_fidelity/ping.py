@@ -88,7 +88,7 @@ class Pinger(XConnection):
     async def during(self, work: Coroutine[Any, Any, None]) -> list[Gap]:
         """Ping while `work` goes on; returns the largest gap of each `LINE_S`, in both respects.
 
-        There is none for a program that does not answer pings.
+        The list is empty for a program that does not answer pings.
         """
         answers = await self._knows_pings() and await self.ping() is not None
         task = asyncio.ensure_future(work)

@@ -81,7 +81,7 @@ class CommandResult(Message):
     """Standard output; bytes that are not UTF-8 are replaced."""
     stderr: str
     timed_out: bool
-    """It was killed at its deadline; the outputs are what it had written."""
+    """True when the command was killed at its deadline; the outputs are those until then."""
     truncated: bool
     """One of the outputs was longer than ``MAX_OUTPUT_BYTES``."""
     duration_ms: float
@@ -150,13 +150,13 @@ class Window(Message):
     maximized: bool = False
     fullscreen: bool = False
     modal: bool = False
-    """It is a dialog that must be answered before its program's other windows take input."""
+    """True for a dialog that must be answered before its program's other windows take input."""
     above: bool = False
-    """The window manager keeps it above other windows."""
+    """True for a window that the window manager keeps above others."""
     visible: bool = True
-    """It is on the shown workspace, not minimised, rolled up or off the screen; others may cover it."""
+    """True on the shown workspace, unless minimised, rolled up or off the screen; others may cover it."""
     ordinary: bool = True
-    """It is an application's window: no panel, no desktop."""
+    """True for an application's window, false for a panel or the desktop."""
     pid: int | None = None
     """Process that it reports to belong to."""
 

@@ -42,7 +42,8 @@ def docker_daemon() -> Iterator[str]:
 @contextlib.contextmanager
 def _own(folder: Path) -> Iterator[str]:
     url = f"unix://{folder}/docker.sock"
-    argv = ["dockerd", "--host", url, "--data-root", f"{folder}/data", "--exec-root", f"{folder}/exec"]
+    argv = ["setpriv", "--pdeathsig", "TERM"]  # it stops with its containers, also when the tests are killed
+    argv += ["dockerd", "--host", url, "--data-root", f"{folder}/data", "--exec-root", f"{folder}/exec"]
     argv += ["--pidfile", f"{folder}/pid", "--storage-driver", "overlay2"]
     # No bridge, no rules, no forwarding: the host's network stays as it is.
     argv += ["--bridge", "none", "--iptables=false", "--ip6tables=false", "--ip-forward=false"]

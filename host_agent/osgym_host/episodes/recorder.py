@@ -76,10 +76,10 @@ class TrajectoryRecorder:
     def __init__(
         self, root: Path, mode: RecordMode, max_mib: int, episode_max_mib: int | None = None
     ) -> None:
-        """Nothing is written before `start`.
+        """Make a recorder that writes nothing before `start`.
 
         Args:
-            episode_max_mib: What one episode may record; never more than half of `max_mib`.
+            episode_max_mib: Most that one episode records; never more than half of `max_mib`.
         """
         self.mode = mode
         self._root = root

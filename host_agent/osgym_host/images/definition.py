@@ -60,7 +60,7 @@ class ImageSource:
         """Return the definition that has a flavor: of `golden.toml`, or an addition of `additions/`.
 
         Raises:
-            DefinitionError: There is none of this name, or one cannot be read.
+            DefinitionError: No definition has this name, or one cannot be read.
         """
         source = cls(folder)
         if flavor in source.definition.flavors:

@@ -143,7 +143,7 @@ def choose_profile(name: str, options: dict[str, Any]) -> Profile:
     """Return the named profile, or that of the runtime.
 
     Raises:
-        BadInput: There is none of that name, or nothing is emulated there.
+        BadInput: No profile has that name, or its runtime has no machines to emulate.
     """
     runtime = options["runtime"]
     if options["emulated"] and runtime is None and not name:

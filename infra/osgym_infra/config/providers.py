@@ -143,7 +143,7 @@ def read_provider(name: str, value: object) -> Provider:
     """Read the name of an installed provider.
 
     Raises:
-        BadInput: There is none of that name.
+        BadInput: No provider of that name is installed.
     """
     text = str(value).strip()
     if text not in installed():

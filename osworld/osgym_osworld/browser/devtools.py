@@ -59,7 +59,7 @@ async def ask(guest: GuestClient, port: int, path: str) -> bytes:
     """GET a path of the browser's own HTTP server.
 
     Raises:
-        BrowserProblem: There is none, or it gives no answer that is one.
+        BrowserProblem: No server listens there, or its answer is malformed.
         GuestError: The guest agent does not answer.
     """
     http = h11.Connection(h11.CLIENT, max_incomplete_event_size=16 * 1024)

@@ -256,7 +256,7 @@ async def read_front(run: TaskRun, port: int, queries: Sequence[Query]) -> tuple
     """Read texts from the tab in front.
 
     Raises:
-        BrowserProblem: There is none, or it cannot be read.
+        BrowserProblem: No tab is in front, or it cannot be read.
     """
     async with in_front(run, port) as (tab, browser, session):
         if not queries:

@@ -55,7 +55,7 @@ def _pairs(a: Any, b: Any) -> Iterator[tuple[Any, Any]]:
 
 @metric(unsupported=_docx, needs_expected=False)
 def contains_page_break(result: Argument, expected: Argument) -> Score:
-    """There is a page break that was typed; with ``page_break_count``, so many."""
+    """Document has a page break that was typed, or ``page_break_count`` of them."""
     document = open_document(as_file(result, "result"))
     breaks = [b for run in _runs(document) for b in run.element.iter(f"{_W}br")]
     count = sum(b.get(f"{_W}type") == "page" for b in breaks)

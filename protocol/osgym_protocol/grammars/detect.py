@@ -19,7 +19,7 @@ def detect(output: Any) -> str:
     """Return the name of the one grammar that the output can be in.
 
     Raises:
-        UnreadableAction: There is none, or more than one.
+        UnreadableAction: The output can be in no grammar, or in several.
     """
     given = plain(output, "auto")
     if isinstance(given, str):

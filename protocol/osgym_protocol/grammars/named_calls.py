@@ -72,7 +72,7 @@ class CallReader:
         """Return the call that begins at an offset.
 
         Raises:
-            UnreadableAction: There is none, it is not closed, or something else follows it.
+            UnreadableAction: No call begins there, it is not closed, or something else follows it.
         """
         to = self._to
         line = text.count("\n", 0, at + len(text[at:]) - len(text[at:].lstrip())) + 1

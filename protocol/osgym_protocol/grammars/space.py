@@ -32,7 +32,7 @@ class Space:
         """Return the space with that name or size.
 
         Raises:
-            ValueError: There is none.
+            ValueError: No space has that name or size.
         """
         if coordinates == "pixel":
             return cls(screen, screen, False)

@@ -25,7 +25,7 @@ class OnInvalid(enum.StrEnum):
     ERROR = "error"
     """The episode is a failure of the class ``model``, without a reward."""
     NOOP = "noop"
-    """Nothing is done; it counts as a step, and the policy is asked again."""
+    """The desktop stays as it is; the output counts as a step, and the policy is asked again."""
     END = "end"
     """The acting ends, and the desktop is scored as it stands."""
 
@@ -39,9 +39,9 @@ class RunArguments(EpisodeArguments, total=False):
     """False leaves the episodes without a score."""
     retries: int
     """Number of further attempts, each on a fresh replica, after the infrastructure failed under a task: 1 in
-    :meth:`AsyncClient.run`, 2 in rollouts. There is none after a reward, none where policy or task were at
-    fault, and none where no host or replica was to be had within ``wait_s`` or ``episode_timeout_s`` was
-    over."""
+    :meth:`AsyncClient.run`, 2 in rollouts. An episode is not attempted again after a reward, after a
+    fault of the policy or the task, when no host or replica was free within ``wait_s``, or after
+    ``episode_timeout_s``."""
     on_invalid: OnInvalid | str
     """Consequence of a policy's output that is no action, or that the host refuses. ``"error"``, the default:
     a failure of the class ``model``, so no reward. ``"noop"``: nothing is done, it counts as a step, and the

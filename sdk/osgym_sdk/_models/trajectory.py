@@ -87,8 +87,8 @@ class Trajectory:
     steps: list[StepRecord] = field(default_factory=list)
     evaluation: Evaluation | None = None
     last_info: Any = None
-    """Of the last :class:`Decision`, where no step came of it: it ended the episode, was refused, or its step
-    was never answered."""
+    """Info of the last :class:`Decision` that led to no step: it ended the episode, was refused, or its step
+    was not answered."""
     reaches: list[ReachEvent] = field(default_factory=list)
     """Calls of the client into the desktop past its screen, in the order of their ends."""
 

@@ -120,7 +120,7 @@ class DesktopEnvironment(Environment[DesktopAction, DesktopObservation, DesktopS
         self._desktop.close()
 
     def list_splits(self) -> list[str]:
-        """There is one."""
+        """Return the names of the splits, of which there is one."""
         return [SPLIT]
 
     def num_tasks(self, split: str) -> int:

@@ -20,14 +20,14 @@ FAMILIES: dict[str, Family] = _found()
 
 
 class UnknownFamily(ValueError):
-    """There is no family of that name; the message lists all names."""
+    """Name that no family has; the message lists all names."""
 
 
 def family_named(name: str) -> Family:
     """Return the family of a name.
 
     Raises:
-        UnknownFamily: There is none.
+        UnknownFamily: No family has that name.
     """
     try:
         return FAMILIES[name]

@@ -31,7 +31,7 @@ class ListenerChannel:
         """Return the listening socket. The maker has sent it before the replica's session runs.
 
         Raises:
-            OSError: There is none.
+            OSError: The maker sent no socket.
         """
         _, fds, _, _ = socket.recv_fds(self._ours, 1, 1, socket.MSG_CMSG_CLOEXEC)
         if not fds:

@@ -52,7 +52,7 @@ def find_volume(disk: LayeredDisk) -> Ext4:
     """Return the largest ext4 of a disk: a partition of a GPT, or the whole disk.
 
     Raises:
-        DiskUnreadable: There is none, or it is damaged or of another kind.
+        DiskUnreadable: The disk has no ext4, or a damaged one.
     """
     return Ext4(disk, _partition(disk))
 
