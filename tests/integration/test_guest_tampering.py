@@ -222,9 +222,12 @@ ATTACKS = {
         'setsid python3 -c "'
         "import ctypes, os, time;"
         "agent = int(os.popen('pgrep -f osgym_guest.pyc | head -1').read());"
-        "libc = ctypes.CDLL(None); pidfd = os.pidfd_open(agent);\n"
-        "while True: [libc.syscall(438, pidfd, fd, 0) for fd in range(5, 40)];"
-        ' time.sleep(0.02); os.closerange(5, 60000)" >/dev/null 2>&1 & sleep 1',
+        "libc = ctypes.CDLL(None); pidfd = os.pidfd_open(agent); held = []\n"
+        "while True:\n"
+        " new = [libc.syscall(438, pidfd, fd, 0) for fd in range(5, 40)]\n"
+        " [os.close(fd) for fd in held if fd >= 0]; held = new\n"
+        " open('/tmp/held', 'w').close(); time.sleep(0.02)\n"
+        '" >/dev/null 2>&1 & while kill -0 $! 2>/dev/null && [ ! -e /tmp/held ]; do sleep 0.02; done',
         "connection|listening",
     ),
 }
