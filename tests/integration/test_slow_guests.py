@@ -61,7 +61,9 @@ async def test_whose_programs_starve_an_agent(
     assert is_of_the_host(stall) is of_the_host
 
 
-async def test_time_in_which_nobody_looked_is_the_hosts(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+async def test_time_in_which_nobody_looked_is_the_hosts(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
     """Time in which the host agent did not run is the host's, since it could not read answers either."""
     watch = StallWatch(replica(monkeypatch, tmp_path, os.getpid()), lambda _: 0.0, 0.01, waited_s=0.5)
     assert is_of_the_host(watch.measure(cpu_lowered=True))
