@@ -19,8 +19,8 @@ TOO_DEEP_BYTES = 1 << 50
 _DIR_FLAGS = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
-def remove_tree(parent_fd: int, name: str) -> None:
-    """Remove `name` below the directory `parent_fd` with all it holds. Absent is fine.
+def remove_tree(parent_fd: int | None, name: str) -> None:
+    """Remove `name` below the directory `parent_fd` (None: a path) with all it holds. Absent is fine.
 
     Raises:
         OSError: Something could not be removed; calling again goes on where it stopped.

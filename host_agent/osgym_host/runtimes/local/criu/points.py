@@ -39,7 +39,7 @@ class LocalPoints:
         self._folder = folder
         self._wanted = wanted
         self._criu = InstalledCriu(lacking="neither task_templates nor warm_clones is on")
-        self._points: dict[str, tuple[BranchPoint, Dumped]] = {}
+        self._points: dict[str, Dumped] = {}
         self._turn = asyncio.Semaphore(AT_ONCE)
 
     @property
@@ -53,7 +53,7 @@ class LocalPoints:
         Raises:
             OSError: Something could not be removed.
         """
-        _remove(self._folder)
+        trees.remove_tree(None, os.fspath(self._folder))
         if self._wanted:
             self._criu = find_criu()
 
@@ -77,7 +77,8 @@ class LocalPoints:
                 if isinstance(exc, OSError):
                     raise PointFailed(str(exc), replica_id=replica.replica_id) from exc
                 raise
-        point = BranchPoint(
+        self._points[point_id] = dumped
+        return BranchPoint(
             point_id=point_id,
             image_digest=replica.spec.image.digest,
             replica_id=replica.replica_id,
@@ -88,8 +89,6 @@ class LocalPoints:
             ram_mib=round(dumped.ram_mib, 3),
             disk_mib=round(dumped.disk_mib, 3),
         )
-        self._points[point_id] = (point, dumped)
-        return point
 
     async def prepare(self, replica: LocalReplica) -> dict[str, Any]:
         """Copy the layer of a clone's origin into its folder.
@@ -103,11 +102,10 @@ class LocalPoints:
         """
         spec = replica.spec
         assert spec.origin is not None
-        found = self._points.get(spec.origin.point_id)
-        if found is None:
+        dumped = self._points.get(spec.origin.point_id)
+        if dumped is None:
             raise PointNotFound(f"there is no point {spec.origin.point_id}", replica_id=spec.replica_id)
-        point, dumped = found
-        if point.image_digest != spec.image.digest:
+        if spec.origin.image_digest != spec.image.digest:
             raise PointNotFound("the point is of another image", replica_id=spec.replica_id)
         if replica.ids is None or not replica.group.procs_files:
             raise PointNotFound("it has no ids or no control group of its own", replica_id=spec.replica_id)
@@ -124,9 +122,9 @@ class LocalPoints:
 
     async def release(self, point: BranchPoint) -> None:
         """Remove a point's files; clones that live need none of them. Idempotent."""
-        found = self._points.pop(point.point_id, None)
-        if found is not None:
-            await asyncio.to_thread(_remove_quietly, found[1].folder)
+        dumped = self._points.pop(point.point_id, None)
+        if dumped is not None:
+            await asyncio.to_thread(_remove_quietly, dumped.folder)
 
     async def close(self) -> None:
         """Release all points after the last clone. Idempotent."""
@@ -134,26 +132,10 @@ class LocalPoints:
         await asyncio.to_thread(_remove_quietly, self._folder)
 
 
-def _remove(folder: Path) -> None:
-    """Remove a folder that a guest filled in part, however deep.
-
-    Raises:
-        OSError: Something could not be removed.
-    """
-    try:
-        parent = os.open(folder.parent, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-    except FileNotFoundError:
-        return
-    try:
-        trees.remove_tree(parent, folder.name)
-    finally:
-        os.close(parent)
-
-
 def _remove_quietly(folder: Path) -> None:
     """Remove a folder as far as possible; the next start removes the rest."""
     try:
-        _remove(folder)
+        trees.remove_tree(None, os.fspath(folder))
     except OSError as exc:
         _log.warning("%s: not removed: %s", folder, exc)
 

@@ -14,12 +14,12 @@ A temporary point is a folder of the instance with a state and one or more layer
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import logging
 import math
 import os
 import re
-import time
 from collections.abc import Iterator
 from dataclasses import dataclass, field, fields
 from pathlib import Path
@@ -27,9 +27,10 @@ from typing import Annotated, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from osgym_host.images.content_store import REMOVING, fsync_folder, reap_folders, remove_tree, workspace_in
+from osgym_host.images.content_store import discard, fsync_folder, reap_folders, workspace_in
 from osgym_host.runtimes.base import BranchPoint, PointFailed, PointNotFound
 from osgym_host.runtimes.qemu.branching.ram_pages import RamDelta
+from osgym_host.whole_file import write_whole
 
 log = logging.getLogger(__name__)
 
@@ -105,6 +106,9 @@ class PointData:
         layers: Frozen layers of its disk, from the bottom up.
         ram, screen: Pages of its memory, None while they are only on disk (or for no screen).
         ram_bytes, screen_bytes: Sizes of the whole memory and screen memory; no screen is 0.
+        users: Number of children being made of it.
+        idle: Set when the last of them is done.
+        released: True if it takes no more users.
     """
 
     info: BranchPoint
@@ -115,6 +119,10 @@ class PointData:
     screen_bytes: int
     ram: RamDelta | None = None
     screen: RamDelta | None = None
+    users: int = 0
+    idle: asyncio.Event = field(default_factory=asyncio.Event)
+    loading: asyncio.Lock = field(default_factory=asyncio.Lock)
+    released: bool = False
 
     @property
     def state(self) -> Path:
@@ -150,9 +158,9 @@ class KeptPointStore:
         Raises:
             OSError: The disk is full, or fails.
         """
-        _write(prepared / MANIFEST, manifest.model_dump_json(indent=1) + "\n")
+        write_whole(prepared / MANIFEST, manifest.model_dump_json(indent=1).encode() + b"\n")
         if token is not None:
-            _write(prepared / TOKEN, token)
+            write_whole(prepared / TOKEN, token.encode())
         for path in prepared.iterdir():
             _fsync(path)
         fsync_folder(prepared)
@@ -202,12 +210,8 @@ class KeptPointStore:
         Raises:
             OSError: It cannot be removed.
         """
-        removing = self.folder / f"{REMOVING}{point_id}-{os.getpid()}-{time.monotonic_ns()}"
-        try:
-            (self.folder / point_id).rename(removing)
-        except FileNotFoundError:
-            return
-        remove_tree(removing)
+        with contextlib.suppress(FileNotFoundError):
+            discard(self.folder / point_id)
 
     def reap(self) -> None:
         """Remove points that killed host agents left half written or half removed."""
@@ -223,12 +227,6 @@ def _read(path: Path) -> bytes:
     """Read a small file; of a larger one, one byte more than the bound."""
     with path.open("rb") as file:
         return file.read(_MANIFEST_MAX_BYTES + 1)
-
-
-def _write(path: Path, text: str) -> None:
-    fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
-    with os.fdopen(fd, "w") as file:
-        file.write(text)
 
 
 def _fsync(path: Path) -> None:

@@ -68,18 +68,6 @@ class BranchChild:
     control: RamControl | None = None
 
 
-class _PointEntry:
-    """Point with its present users."""
-
-    def __init__(self, point: PointData) -> None:
-        self.point = point
-        self.users = 0
-        self.idle = asyncio.Event()
-        self.idle.set()
-        self.loading = asyncio.Lock()
-        self.released = False
-
-
 class BranchPointStore:
     """Branch points of one instance. Every method may be called concurrently."""
 
@@ -94,7 +82,7 @@ class BranchPointStore:
         self._threads = ThreadPoolExecutor(_THREADS, thread_name_prefix="branch")
         self._helpers = ThreadPoolExecutor(_THREADS, thread_name_prefix="branch-part")
         self._taker = PointTaker(run_folder, self._store, max_layers, self._threads, self._helpers)
-        self._entries: dict[str, _PointEntry] = {}
+        self._points: dict[str, PointData] = {}
         self._turns: weakref.WeakValueDictionary[Path, asyncio.Lock] = weakref.WeakValueDictionary()
         self._tasks: set[asyncio.Task[Any]] = set()
         self._sharing = asyncio.Lock()
@@ -121,8 +109,9 @@ class BranchPointStore:
     async def stop(self) -> None:
         """Release the temporary points; kept ones stay on disk. Idempotent."""
         await self.settle()
-        for entry in list(self._entries.values()):
-            await self._drop(entry, remove=not entry.point.info.kept)
+        for point in self._points.values():
+            point.forget()
+        self._points.clear()
         await self._in_thread(remove_tree, self._folder)
 
     # Taking ------------------------------------------------------------------------------------------
@@ -150,16 +139,9 @@ class BranchPointStore:
             await self._release(await taking)
 
     async def _take_in_turn(self, source: BranchSource, keep: bool) -> BranchPoint:
-        turn = self._turns.setdefault(source.folder, asyncio.Lock())
-        async with turn:
-            try:
-                async with source.pausing():
-                    point = await self._taker.take(source, keep=keep)
-            except (OsgymHostError, OSError) as exc:
-                raise PointFailed(
-                    f"{source.replica_id} could not be branched: {exc}", replica_id=source.replica_id
-                ) from exc
-        self._entries[point.info.point_id] = _PointEntry(point)
+        async with self._turn(source, f"{source.replica_id} could not be branched"), source.pausing():
+            point = await self._taker.take(source, keep=keep)
+        self._points[point.info.point_id] = point
         return point.info
 
     async def freeze_disk(self, source: BranchSource) -> tuple[Path, ...]:
@@ -173,14 +155,17 @@ class BranchPointStore:
         return await asyncio.shield(self._spawn(self._freeze_disk_in_turn(source)))
 
     async def _freeze_disk_in_turn(self, source: BranchSource) -> tuple[Path, ...]:
+        async with self._turn(source, f"the disk of {source.replica_id} could not be frozen"):
+            return await self._taker.freeze_disk(source)
+
+    @contextlib.asynccontextmanager
+    async def _turn(self, source: BranchSource, failure: str) -> AsyncIterator[None]:
+        """Context in which nobody else branches the machine, and errors become `PointFailed`."""
         async with self._turns.setdefault(source.folder, asyncio.Lock()):
             try:
-                return await self._taker.freeze_disk(source)
+                yield
             except (OsgymHostError, OSError) as exc:
-                raise PointFailed(
-                    f"the disk of {source.replica_id} could not be frozen: {exc}",
-                    replica_id=source.replica_id,
-                ) from exc
+                raise PointFailed(f"{failure}: {exc}", replica_id=source.replica_id) from exc
 
     # Restoring ---------------------------------------------------------------------------------------
 
@@ -242,26 +227,25 @@ class BranchPointStore:
     @contextlib.asynccontextmanager
     async def _using(self, info: BranchPoint) -> AsyncIterator[PointData]:
         """Context with the point's data, whose memory stays meanwhile."""
-        entry = self._entries.get(info.point_id)
-        if entry is None:
+        point = self._points.get(info.point_id)
+        if point is None:
             # One that another instance took, or that was there at the start.
-            point = await self._in_thread(self._store.load, info.point_id)
-            entry = self._entries.setdefault(info.point_id, _PointEntry(point))
-        if entry.released:
+            loaded = await self._in_thread(self._store.load, info.point_id)
+            point = self._points.setdefault(info.point_id, loaded)
+        if point.released:
             raise PointNotFound(f"the branch point {info.point_id} was released")
-        entry.users += 1
-        entry.idle.clear()
+        point.users += 1
         try:
-            async with entry.loading:
-                if entry.point.ram is None:
-                    await self._in_thread(self._load, entry.point)
-            yield entry.point
+            async with point.loading:
+                if point.ram is None:
+                    await self._in_thread(self._load, point)
+            yield point
         finally:
-            entry.users -= 1
-            if not entry.users:
-                if entry.point.info.kept:
-                    entry.point.forget()
-                entry.idle.set()
+            point.users -= 1
+            if not point.users:
+                if point.info.kept:
+                    point.forget()
+                point.idle.set()
 
     def _load(self, point: PointData) -> None:
         try:
@@ -281,21 +265,17 @@ class BranchPointStore:
         await asyncio.shield(self._spawn(self._release(point)))
 
     async def _release(self, info: BranchPoint) -> None:
-        entry = self._entries.get(info.point_id)
-        if entry is not None:
-            await self._drop(entry, remove=True)
-        elif info.kept:
+        point = self._points.get(info.point_id)
+        if point is not None:
+            point.released = True
+            while point.users:
+                point.idle.clear()
+                await point.idle.wait()
+            self._points.pop(info.point_id, None)
+            point.forget()
+        if info.kept:
             await self._in_thread(self._store.remove, info.point_id)
-
-    async def _drop(self, entry: _PointEntry, *, remove: bool) -> None:
-        entry.released = True
-        await entry.idle.wait()
-        point = entry.point
-        self._entries.pop(point.info.point_id, None)
-        point.forget()
-        if remove and point.info.kept:
-            await self._in_thread(self._store.remove, point.info.point_id)
-        elif remove:
+        elif point is not None:
             await self._in_thread(remove_tree, point.folder)
 
     # Other hosts -------------------------------------------------------------------------------------
