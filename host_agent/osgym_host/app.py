@@ -6,7 +6,6 @@ import asyncio
 import contextlib
 import logging
 import os
-from collections.abc import Sequence
 from pathlib import Path
 
 from fastapi import FastAPI
@@ -17,13 +16,13 @@ from osgym_host.api.backend import Backend, OsgymOptions
 from osgym_host.api.metrics import HostCollector
 from osgym_host.core.admission import Budget
 from osgym_host.core.cpu_credit import CreditTerms
+from osgym_host.core.desktop_budget import DesktopBudget
 from osgym_host.core.plan import PoolSpec
 from osgym_host.core.rate_limit import RateLimit
 from osgym_host.core.reasons import Reason
-from osgym_host.core.template_cache import TemplateBounds
 from osgym_host.core.warm_apps import parse_warm_apps
 from osgym_host.core.wrong_tokens import WrongTokens
-from osgym_host.episodes.checkpoint_store import CheckpointStore
+from osgym_host.episodes.checkpoint_store import Checkpoint, CheckpointStore
 from osgym_host.episodes.checkpoints import Checkpoints
 from osgym_host.episodes.create_request import EpisodeLimits, TaskResources
 from osgym_host.episodes.creator import EpisodeCreator
@@ -42,12 +41,12 @@ from osgym_host.episodes.requests import RequestRegistry
 from osgym_host.episodes.runs import RunLog
 from osgym_host.episodes.screenshots import ScreenshotCache
 from osgym_host.episodes.service import EpisodeService
-from osgym_host.episodes.task_templates import TaskTemplates
+from osgym_host.episodes.task_templates import TaskTemplate, TaskTemplates
 from osgym_host.episodes.untouched import UntouchedCheck
 from osgym_host.http.access import AccessPolicy
 from osgym_host.http.tokens import TokenFile
 from osgym_host.images.calibration import replica_environment
-from osgym_host.notices.sources import METADATA_URL, NoticeSource, sources_of
+from osgym_host.notices.sources import METADATA_URL, sources_of
 from osgym_host.notices.watch import NoticeWatch
 from osgym_host.replicas.brancher import ReplicaBrancher
 from osgym_host.replicas.events import EventLog
@@ -55,6 +54,7 @@ from osgym_host.replicas.journal import ReplicaJournal, host_id
 from osgym_host.replicas.manager import Deadlines
 from osgym_host.replicas.pool import Pool
 from osgym_host.replicas.replica_set import ReplicaSet
+from osgym_host.replicas.saved_desktops import SavedDesktops
 from osgym_host.replicas.usage_monitor import UsageOptions
 from osgym_host.replicas.warming import Warming
 from osgym_host.runtime_factory import clear_other_leftovers, make_runtime, runtime_kind
@@ -113,27 +113,21 @@ class HostAgent:
         self.episodes = self._make_service(state_dir)
         self.episodes.tracer = tracer
         self.drain = DrainController(pool=self.pool, episodes=self.episodes, margin_s=settings.drain_margin_s)
-        self._watch = NoticeWatch(_notice_sources(settings), self.drain.update)
+        self._watch = NoticeWatch(sources_of(settings.notices, _metadata_url()), self.drain.update)
         self._brancher = ReplicaBrancher(self.pool)
         tasks = self._task_resources()
-        self._templates = self._make_templates(tasks)
         identity = self._identity()
         creator = EpisodeCreator(
             image=identity.image,
             service=self.episodes,
             pool=self.pool,
             tasks=tasks,
-            templates=self._templates,
+            templates=self._make_templates(tasks),
             screen=self._size_px,
         )
         self._untouched = UntouchedCheck(creator)
         self.episodes.judge = self._untouched.judge
-        self._checkpoints = Checkpoints(
-            creator,
-            self._brancher,
-            CheckpointStore(state_dir / "checkpoints"),
-            max_mib=settings.checkpoints_max_mib,
-        )
+        self._checkpoints = Checkpoints(creator, self._brancher, CheckpointStore(state_dir / "checkpoints"))
         forks = EpisodeForks(creator, self._brancher)
         self._requests = RequestRegistry(creator, forks, self._checkpoints)
         self._recovery = EpisodeRecovery(creator, self._brancher, self.runtime)
@@ -165,16 +159,21 @@ class HostAgent:
     def _make_pool(self) -> Pool:
         settings = self.settings
         deadlines = Deadlines(boot_s=settings.boot_timeout_s)
+        templates = DesktopBudget(
+            settings.task_templates_max_mib, settings.task_templates_max, displaces=True
+        )
+        budgets = {Checkpoint: DesktopBudget(settings.checkpoints_max_mib), TaskTemplate: templates}
+        saved = SavedDesktops(self.runtime, budgets)
         warming = Warming(
-            self.runtime,
+            saved,
             parse_warm_apps(self.image.warm_apps),
             parse_warm_apps(settings.warm_apps),
             clones=settings.warm_clones == "on",
         )
         return Pool(
-            replicas=ReplicaSet(self.runtime, self._journal, deadlines, self._make_spec, warming),
+            replicas=ReplicaSet(saved, self._journal, deadlines, self._make_spec, warming),
             events=self.events,
-            spec=PoolSpec(settings.warm, settings.max_starting or _cores()),
+            spec=PoolSpec(settings.warm, settings.max_starting or len(os.sched_getaffinity(0))),
             budget=_budget(settings, self._ram_mib),
             probe=lambda: load_probe(settings.data_dir),
             usage_options=UsageOptions(
@@ -206,10 +205,9 @@ class HostAgent:
 
     def _make_templates(self, tasks: TaskResources) -> TaskTemplates:
         settings = self.settings
-        bounds = TemplateBounds(settings.task_templates_max, settings.task_templates_max_mib)
         return TaskTemplates(
             self._brancher,
-            bounds=bounds if settings.task_templates == "on" else None,
+            enabled=settings.task_templates == "on",
             image_digest=self.image.image.digest,
             connects=settings.egress != "none" or settings.web != "off",
             downloads=tasks.downloads,
@@ -243,6 +241,7 @@ class HostAgent:
             survivors = await self._recovery.recover(report.adoptable)
             self._requests.remember(survivors)
             self._checkpoints.start(report.points)
+            self.pool.replicas.saved.start()
         except BaseException:
             await self.runtime.stop()
             raise
@@ -304,11 +303,8 @@ class HostAgent:
         await self.drain.close()
         await self.episodes.close()
         await self._untouched.close()
-        self._templates.close()
-        await self._checkpoints.close()
         if not await self.pool.close(self.settings.stop_timeout_s):
             log.error("some replicas did not end within %g s", self.settings.stop_timeout_s)
-        await self._brancher.settle()
         try:
             async with asyncio.timeout(RUNTIME_STOP_S):
                 await self.runtime.stop()
@@ -348,10 +344,6 @@ class HostAgent:
         )
 
 
-def _cores() -> int:
-    return len(os.sched_getaffinity(0))
-
-
 def _budget(settings: Settings, ram_mib: int) -> Budget:
     return Budget(
         max_replicas=settings.max_replicas,
@@ -365,10 +357,6 @@ def _budget(settings: Settings, ram_mib: int) -> Budget:
 def _metadata_url() -> str:
     """The cloud's metadata service is elsewhere in tests only."""
     return os.environ.get("OSGYM_TEST_METADATA", METADATA_URL)
-
-
-def _notice_sources(settings: Settings) -> Sequence[NoticeSource]:
-    return sources_of(settings.notices, _metadata_url())
 
 
 def _pressure_publisher(settings: Settings, status: HostStatus) -> PressurePublisher | None:

@@ -12,7 +12,6 @@ from tests.support.branching_calls import checkpoint, close, evaluate, forked
 from tests.support.fake_guest import Guest
 from tests.support.fake_runtime import TASK, Service, record, running_service, until
 
-from osgym_host.core.template_cache import TemplateBounds
 from osgym_host.episodes.task_templates import TaskTemplates, TemplateChoice
 from osgym_host.replicas.brancher import ReplicaBrancher
 from osgym_host.tasks.interface import DownloadCache, TaskPolicy, parse_task
@@ -170,7 +169,7 @@ async def test_a_changed_file_of_the_host_is_another_set_up(service: Service, tm
     given = {**TASK, "config": [upload]}
     templates = TaskTemplates(
         ReplicaBrancher(service.agent.pool),
-        bounds=TemplateBounds(1, 100),
+        enabled=True,
         image_digest="d",
         connects=False,
         downloads=DownloadCache(tmp_path / "cache", TaskPolicy(task_files_dir=tmp_path)),

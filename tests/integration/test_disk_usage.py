@@ -20,7 +20,9 @@ from osgym_host.replicas.journal import ReplicaJournal
 from osgym_host.replicas.manager import Deadlines, ReplicaManager
 from osgym_host.replicas.pool import Pool
 from osgym_host.replicas.replica_set import ReplicaSet
+from osgym_host.replicas.saved_desktops import SavedDesktops
 from osgym_host.replicas.usage_monitor import UsageOptions
+from osgym_host.replicas.warming import Warming
 from osgym_host.runtimes.base import ImageLike, ReplicaSpec
 from osgym_host.runtimes.local.runtime import LocalRuntime
 
@@ -194,7 +196,11 @@ async def host(
     journal.open()
     pool = Pool(
         replicas=ReplicaSet(
-            runtime, journal, Deadlines(), lambda name, generation: ReplicaSpec(name, generation, image)
+            saved := SavedDesktops(runtime),
+            journal,
+            Deadlines(),
+            lambda name, generation: ReplicaSpec(name, generation, image),
+            Warming(saved),
         ),
         events=EventLog(),
         spec=PoolSpec(0, 2),

@@ -16,6 +16,7 @@ from osgym_host.replicas.journal import ReplicaJournal
 from osgym_host.replicas.manager import Deadlines
 from osgym_host.replicas.pool import Pool
 from osgym_host.replicas.replica_set import ReplicaSet
+from osgym_host.replicas.saved_desktops import SavedDesktops
 from osgym_host.replicas.usage_monitor import UsageOptions
 from osgym_host.replicas.warming import Warming
 from osgym_host.runtimes import base
@@ -32,16 +33,17 @@ def nobody(reason: Reason, detail: str) -> None:
 async def pool_of(tmp_path: Path, **more: Any) -> AsyncIterator[tuple[Pool, FakeRuntime]]:
     """A started pool; asserts that nothing is left of it."""
     runtime = FakeRuntime(tmp_path / "r")
-    make_warming: Callable[[FakeRuntime], Warming | None] = more.pop("warming", lambda _: None)
+    make_warming: Callable[[SavedDesktops], Warming] = more.pop("warming", Warming)
+    saved = SavedDesktops(runtime)
     journal = ReplicaJournal(tmp_path / "journal.jsonl")
     journal.open()
     pool = Pool(
         replicas=ReplicaSet(
-            runtime,
+            saved,
             journal,
             Deadlines(create_s=more.pop("create_s", 2), boot_s=more.pop("boot_s", 2), destroy_s=2),
             lambda replica_id, generation: base.ReplicaSpec(replica_id, generation, FakeImage()),
-            make_warming(runtime),
+            make_warming(saved),
         ),
         events=EventLog(),
         spec=PoolSpec(more.pop("warm", 1), more.pop("max_starting", 4), QUICK),

@@ -16,8 +16,10 @@ from osgym_host.core.plan import Blocked
 from osgym_host.core.reasons import Reason
 from osgym_host.core.states import ReplicaState
 from osgym_host.replicas.brancher import LeaseHolder, ReplicaBrancher
+from osgym_host.replicas.manager import ReplicaManager
 from osgym_host.replicas.pool import Pool
 from osgym_host.replicas.pool_errors import PoolExhausted, PoolStopping, ReplicaNotMade
+from osgym_host.replicas.saved_desktops import SavedDesktop
 from osgym_host.runtimes import base
 
 
@@ -26,17 +28,22 @@ def holders(count: int) -> list[LeaseHolder]:
     return [LeaseHolder(f"h{number}", nobody) for number in range(count)]
 
 
+async def taken(branches: ReplicaBrancher, parent: ReplicaManager) -> SavedDesktop:
+    """A desktop that is held."""
+    return branches.saved.add(SavedDesktop(await branches.take(parent)))
+
+
 async def test_children_are_leased_to_their_heirs_in_order(tmp_path: Path) -> None:
     """All READY, none in the pool, the warm one still there, the point gone afterwards."""
     async with pool_of(tmp_path) as (pool, runtime):
         branches = ReplicaBrancher(pool)
         parent = await pool.acquire("parent", nobody, 1)
-        point = await branches.take(parent)
+        desktop = await taken(branches, parent)
         async with branches.reserve(3, 1) as room:
-            children = await branches.make(room, point, holders(3))
-            branches.release(point)
+            children = await branches.make(room, desktop.point, holders(3))
+            branches.saved.release(desktop)
         assert [child.state for child in children] == [ReplicaState.LEASED] * 3
-        assert [child.spec.origin for child in children] == [point] * 3
+        assert [child.spec.origin for child in children] == [desktop.point] * 3
         await until(lambda: pool.view().ready == 1 and not runtime.points.states)
         assert pool.view().leased == 4
         assert pool.reservations.held == 0
@@ -53,12 +60,12 @@ async def test_cancelling_at_any_moment_leaves_no_child(tmp_path: Path, turns: i
 
         async def fork() -> None:
             async with branches.reserve(3, 1) as room:
-                point = await branches.take(parent)
+                desktop = await taken(branches, parent)
                 try:
-                    for child in await branches.make(room, point, holders(3)):
+                    for child in await branches.make(room, desktop.point, holders(3)):
                         child.retire(Reason.CLOSED)
                 finally:
-                    branches.release(point)
+                    branches.saved.release(desktop)
 
         task = asyncio.create_task(fork())
         for _ in range(turns):
@@ -75,14 +82,14 @@ async def test_a_point_is_released_only_when_no_child_of_it_is_being_made(tmp_pa
     """A runtime that still reads the point's files does not lose them under its hands."""
     async with pool_of(tmp_path, warm=0) as (pool, runtime):
         branches = ReplicaBrancher(pool)
-        point = await branches.take(await pool.acquire("parent", nobody, 1))
+        desktop = await taken(branches, await pool.acquire("parent", nobody, 1))
         runtime.create_gate.clear()
         async with branches.reserve(1, 1) as room:
-            making = asyncio.create_task(branches.make(room, point, holders(1)))
+            making = asyncio.create_task(branches.make(room, desktop.point, holders(1)))
             await until(lambda: runtime.created == 2)
-            branches.release(point)
+            branches.saved.release(desktop)
             await asyncio.sleep(0.05)
-            assert point.point_id in runtime.points.states
+            assert desktop.point.point_id in runtime.points.states
             runtime.create_gate.set()
             await making
         await until(lambda: not runtime.points.states)
@@ -94,12 +101,12 @@ async def test_failing_children_do_not_slow_the_pool_down(tmp_path: Path) -> Non
         branches = ReplicaBrancher(pool)
         parent = await pool.acquire("parent", nobody, 1)
         for _ in range(4):
-            point = await branches.take(parent)
+            desktop = await taken(branches, parent)
             runtime.fail_children = {0}
             async with branches.reserve(2, 1) as room:
                 with pytest.raises(ReplicaNotMade) as caught:
-                    await branches.make(room, point, holders(2))
-            branches.release(point)
+                    await branches.make(room, desktop.point, holders(2))
+            branches.saved.release(desktop)
             assert caught.value.reason is Reason.CREATE_FAILED
         assert pool.blocked is Blocked.NOTHING
         assert pool.last_failure == ""
@@ -180,10 +187,10 @@ async def test_stopping_refuses_rooms_and_children(tmp_path: Path) -> None:
     """Whoever waits for room, or for a child, is told."""
     async with pool_of(tmp_path, warm=0, max_replicas=3) as (pool, runtime):
         branches = ReplicaBrancher(pool)
-        point = await branches.take(await pool.acquire("parent", nobody, 1))
+        desktop = await taken(branches, await pool.acquire("parent", nobody, 1))
         runtime.create_gate.clear()
         async with branches.reserve(1, 1) as room:
-            making = asyncio.create_task(branches.make(room, point, holders(1)))
+            making = asyncio.create_task(branches.make(room, desktop.point, holders(1)))
             waiting = asyncio.create_task(pool.reserve(3, 5))
             await until(lambda: runtime.created == 2)
             pool.stop_leasing()
@@ -194,9 +201,8 @@ async def test_stopping_refuses_rooms_and_children(tmp_path: Path) -> None:
                 manager.retire(Reason.SHUTDOWN)
             with pytest.raises(PoolStopping):
                 await making
-        branches.release(point)
-        await branches.settle()
-        assert not runtime.points.states
+        branches.saved.release(desktop)
+    assert not runtime.points.states
 
 
 class Adopting(FakeRuntime):

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import copy
+from dataclasses import dataclass
 from typing import Any
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from osgym_host.core.template_cache import MAX_FAILURES, MAX_REMEMBERED, TemplateBounds, TemplateCache
+from osgym_host.core.desktop_budget import BudgetedDesktops, DesktopBudget, OverBudget
+from osgym_host.episodes.task_templates import MAX_FAILURES, MAX_REMEMBERED, FailureCounts
 from osgym_host.tasks.interface import host_files, parse_task, template_key, why_no_template
 from osgym_host.tasks.registry import STEPS
 from osgym_host.tasks.shipped import load_shipped
@@ -137,34 +139,48 @@ def test_files_of_the_host_are_found() -> None:
     assert host_files(parse_task(task_of(*steps))) == ["one.txt", "two.txt"]
 
 
+@dataclass(frozen=True)
+class Held:
+    """A desktop of which only the size matters."""
+
+    name: str
+    mib: float
+
+
 def test_the_one_used_longest_ago_goes_first() -> None:
-    """By count, and by size; a use is what `get` is."""
-    cache: TemplateCache[str] = TemplateCache(TemplateBounds(2, 100))
-    assert cache.put("a", "A", 10) == []
-    assert cache.put("b", "B", 10) == []
-    assert cache.get("a") == "A"
-    assert cache.put("c", "C", 10) == ["B"]
-    assert cache.put("d", "D", 95) == ["A", "C"]
-    assert (len(cache), cache.used_mib(), cache.get("a")) == (1, 95, None)
-    assert cache.put("d", "D2", 95) == ["D"], "an older one of the same key goes"
-    assert not cache.drop("d", "D")
-    assert cache.drop("d", "D2")
-    assert not cache.fits(101)
-    with pytest.raises(ValueError, match="does not fit"):
-        cache.put("e", "E", 101)
-    assert not TemplateCache[str](TemplateBounds(0, 100)).fits(1)
+    """By count, and by size; a use is what `use` is."""
+    held: BudgetedDesktops[Held] = BudgetedDesktops(DesktopBudget(100, 2, displaces=True))
+
+    def put(name: str, mib: float) -> list[str]:
+        held.check(mib)
+        return [displaced.name for displaced in held.put(name[0], Held(name, mib))]
+
+    assert put("a", 10) == []
+    assert put("b", 10) == []
+    assert held.use("a") == Held("a", 10)
+    assert put("c", 10) == ["b"]
+    assert put("d", 95) == ["a", "c"]
+    assert (len(held), held.used_mib(), held.use("a")) == (1, 95, None)
+    older = held["d"]
+    assert put("d2", 95) == ["d"], "an older one of the same key goes"
+    assert not held.drop("d", older)
+    assert held.drop("d", held["d"])
+    with pytest.raises(OverBudget, match="does not fit"):
+        put("e", 101)
+    with pytest.raises(OverBudget):
+        BudgetedDesktops[Held](DesktopBudget(100, 0, displaces=True)).check(1)
 
 
 def test_what_fails_too_often_is_not_tried_again() -> None:
     """And that is remembered of a bounded number of keys."""
-    cache: TemplateCache[str] = TemplateCache(TemplateBounds(2, 100))
+    failures = FailureCounts()
     for _ in range(MAX_FAILURES):
-        assert not cache.is_hopeless("a")
-        cache.failed("a")
-    assert cache.is_hopeless("a")
+        assert not failures.is_hopeless("a")
+        failures.add("a")
+    assert failures.is_hopeless("a")
     for number in range(MAX_REMEMBERED):
-        cache.failed(f"k{number}")
-    assert not cache.is_hopeless("a")
+        failures.add(f"k{number}")
+    assert not failures.is_hopeless("a")
 
 
 @settings(max_examples=100, deadline=None)
@@ -174,15 +190,27 @@ def test_what_fails_too_often_is_not_tried_again() -> None:
 )
 def test_the_bounds_hold_whatever_happens(count: int, calls: list[tuple[str, float, bool]]) -> None:
     """Every value that was put is kept, or was given back exactly once."""
-    cache: TemplateCache[int] = TemplateCache(TemplateBounds(count, 100))
-    freed: list[int] = []
+    held: BudgetedDesktops[Held] = BudgetedDesktops(DesktopBudget(100, count, displaces=True))
+    freed: list[Held] = []
     for number, (name, mib, is_put) in enumerate(calls):
         if is_put:
-            freed += cache.put(name, number, mib)
+            freed += held.put(name, Held(str(number), mib))
         else:
-            cache.get(name)
-        assert len(cache) <= count
-        assert cache.used_mib() <= 100.001
-    put = [number for number, (_, _, is_put) in enumerate(calls) if is_put]
-    assert sorted(freed + cache.clear()) == put
-    assert len(cache) == 0
+            held.use(name)
+        assert len(held) <= count
+        assert held.used_mib() <= 100.001
+    put = [str(number) for number, (_, _, is_put) in enumerate(calls) if is_put]
+    assert sorted(desktop.name for desktop in [*freed, *held.values()]) == sorted(put)
+
+
+def test_a_desktop_that_may_displace_none_fits_beside_the_others() -> None:
+    """What was found on disk stays, also over the budget; then nothing more fits until it shrinks."""
+    held: BudgetedDesktops[Held] = BudgetedDesktops(DesktopBudget(100))
+    held.check(100)
+    assert held.put("a", Held("a", 60)) == held.put("b", Held("b", 60)) == []
+    with pytest.raises(OverBudget):
+        held.check()
+    assert held.drop("a", held["a"])
+    held.check(40)
+    with pytest.raises(OverBudget):
+        held.check(41)

@@ -18,6 +18,7 @@ from osgym_host.episodes import creator
 from osgym_host.guest_client import GuestClient, GuestRefused
 from osgym_host.replicas import warming
 from osgym_host.replicas.pool import Pool
+from osgym_host.replicas.saved_desktops import SavedDesktops
 from osgym_host.replicas.warming import MAX_DUMPS, MAX_FAILURES, Warming
 from osgym_host.runtime_factory import make_runtime
 from osgym_host.runtimes import base
@@ -26,9 +27,15 @@ from osgym_host.settings.sources import load
 APPS = parse_warm_apps(["calc", "chromium"])
 
 
-def cloning(runtime: FakeRuntime) -> Warming:
+def cloning(saved: SavedDesktops) -> Warming:
     """Clones without programs."""
-    return Warming(runtime, clones=True)
+    return Warming(saved, clones=True)
+
+
+def fake_of(saved: SavedDesktops) -> FakeRuntime:
+    """The runtime below."""
+    assert isinstance(saved.runtime, FakeRuntime)
+    return saved.runtime
 
 
 async def use_one(pool: Pool, number: int) -> bool:
@@ -63,9 +70,9 @@ async def test_a_clone_that_fails_ends_its_point_and_not_the_pool(tmp_path: Path
 async def test_a_dump_that_fails_costs_no_replica(tmp_path: Path) -> None:
     """It is tried with later ones."""
 
-    def failing_once(runtime: FakeRuntime) -> Warming:
-        runtime.fail_branches = 1
-        return cloning(runtime)
+    def failing_once(saved: SavedDesktops) -> Warming:
+        fake_of(saved).fail_branches = 1
+        return cloning(saved)
 
     async with pool_of(tmp_path, warm=1, warming=failing_once) as (pool, _):
         assert [await use_one(pool, number) for number in range(3)] == [False, False, True]
@@ -74,9 +81,9 @@ async def test_a_dump_that_fails_costs_no_replica(tmp_path: Path) -> None:
 async def test_a_runtime_that_cannot_makes_none(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     """It is said once."""
 
-    def unable(runtime: FakeRuntime) -> Warming:
-        runtime.branching = False
-        return cloning(runtime)
+    def unable(saved: SavedDesktops) -> Warming:
+        fake_of(saved).branching = False
+        return cloning(saved)
 
     async with pool_of(tmp_path, warm=1, warming=unable) as (pool, _):
         assert [await use_one(pool, number) for number in range(3)] == [False] * 3

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Annotated, Any, BinaryIO
 
 from osgym_host.episodes.episode_state import SavedEpisode
-from osgym_host.runtimes.base import BranchPoint
+from osgym_host.replicas.saved_desktops import SavedDesktop
 from osgym_host.whole_file import write_whole
 from osgym_protocol.bounds import Bounds
 from osgym_protocol.codec import Message, WireFormatError
@@ -47,8 +47,20 @@ class CheckpointRecord(Message):
     saved: SavedEpisode | None = field(metadata={"key": "moment"})
 
 
-def describe(point: BranchPoint, kept: CheckpointRecord) -> CheckpointInfo:
+@dataclass(frozen=True, slots=True, eq=False)
+class Checkpoint(SavedDesktop):
+    """Desktop of an episode that a client keeps."""
+
+    record: CheckpointRecord
+
+    @property
+    def expires_at(self) -> float | None:
+        return self.record.expires_at
+
+
+def describe(checkpoint: Checkpoint) -> CheckpointInfo:
     """Return a checkpoint as clients see it."""
+    point, kept = checkpoint.point, checkpoint.record
     task = kept.saved.task if kept.saved is not None else None
     task_id: Any = task.get("id") if isinstance(task, Mapping) else None
     return CheckpointInfo(

@@ -11,14 +11,17 @@ import logging
 import os
 import shutil
 import time
-from collections.abc import AsyncIterator, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import AsyncIterator, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 
 from osgym_host import log_subject
+from osgym_host.core.desktop_budget import OverBudget
 from osgym_host.core.fair_queue import UNNAMED, ClientKey
 from osgym_host.core.reasons import Reason
 from osgym_host.episodes.checkpoint_store import (
+    Checkpoint,
     CheckpointRecord,
     CheckpointStore,
     describe,
@@ -34,6 +37,7 @@ from osgym_host.episodes.forks import as_service_errors, refuse_ended, take_poin
 from osgym_host.episodes.journal import RequestMark
 from osgym_host.errors import ServiceError
 from osgym_host.replicas.brancher import LeaseHolder, ReplicaBrancher
+from osgym_host.replicas.saved_desktops import deadline
 from osgym_host.runtimes import base
 from osgym_protocol.codec import WireFormatError
 from osgym_protocol.codes import ErrorCode
@@ -44,39 +48,21 @@ log = logging.getLogger(__name__)
 
 MIB = 1024 * 1024
 CHUNK_BYTES = 1024 * 1024
-EXPIRY_S = 2.0
-"""Longest interval of checks for expired checkpoints."""
-
-
-@dataclass(frozen=True, slots=True)
-class _Checkpoint:
-    point: base.BranchPoint
-    kept: CheckpointRecord
-
-    @property
-    def mib(self) -> float:
-        return self.point.ram_mib + self.point.disk_mib
+COPY_S = 600.0
+"""Deadline of writing or reading a point as one file."""
 
 
 class Checkpoints:
     """Checkpoints of this host. For one event loop."""
 
-    def __init__(
-        self,
-        creator: EpisodeCreator,
-        brancher: ReplicaBrancher,
-        store: CheckpointStore,
-        *,
-        max_mib: int,
-    ) -> None:
+    def __init__(self, creator: EpisodeCreator, brancher: ReplicaBrancher, store: CheckpointStore) -> None:
         self._creator = creator
         self._service = creator.service
         self._brancher = brancher
+        self._saved = brancher.saved
+        self._held = brancher.saved.of(Checkpoint)
         self._store = store
-        self._max_mib = max_mib
-        self._known: dict[str, _Checkpoint] = {}
-        self._expiry: asyncio.Task[None] | None = None
-        self._service.metrics.checkpoints_mib.set_function(self.used_mib)
+        self._service.metrics.checkpoints_mib.set_function(self._held.used_mib)
 
     # Life --------------------------------------------------------------------------------------
 
@@ -88,37 +74,22 @@ class Checkpoints:
         """
         described = self._store.open()
         for point in points:
-            kept = described.pop(point.point_id, None) or CheckpointRecord("", None, None)
-            self._known[point.point_id] = _Checkpoint(point, kept)
+            record = described.pop(point.point_id, None) or CheckpointRecord("", None, None)
+            self._saved.hold(Checkpoint(point, record))
         for checkpoint_id in described:
             log.warning("checkpoint %s: its desktop is gone", checkpoint_id)
             self._store.remove(checkpoint_id)
+        self._saved.on_release[Checkpoint] = self._released
         self._service.on_end.append(self._episode_ended)
-        self._expiry = asyncio.create_task(self._expire(), name="checkpoints:expiry")
 
-    async def close(self) -> None:
-        """Release the checkpoints that are not kept. Idempotent."""
-        if self._expiry is not None:
-            self._expiry.cancel()
-            await asyncio.gather(self._expiry, return_exceptions=True)
-        for checkpoint in list(self._known.values()):
-            if not checkpoint.point.kept:
-                self._drop(checkpoint, "stopped")
-        await self._brancher.settle()
-
-    async def _expire(self) -> None:
-        while True:
-            now = time.time()
-            for checkpoint in list(self._known.values()):
-                if checkpoint.kept.expires_at is not None and checkpoint.kept.expires_at <= now:
-                    self._drop(checkpoint, "expired")
-            due = [c.kept.expires_at for c in self._known.values() if c.kept.expires_at is not None]
-            await asyncio.sleep(max(0.01, min([EXPIRY_S, *(at - now for at in due)])))
+    def _released(self, checkpoint: Checkpoint, cause: str) -> None:
+        self._store.remove(checkpoint.name)
+        self._service.events.add("checkpoint", state=cause, checkpoint_id=checkpoint.name)
 
     def _episode_ended(self, episode: HostEpisode) -> None:
-        for checkpoint in list(self._known.values()):
-            if not checkpoint.point.kept and checkpoint.kept.episode_id == episode.episode_id:
-                self._drop(checkpoint, "episode_ended")
+        for checkpoint in list(self._held.values()):
+            if not checkpoint.point.kept and checkpoint.record.episode_id == episode.episode_id:
+                self._saved.release(checkpoint, "episode_ended")
 
     # Taking and deleting -----------------------------------------------------------------------
 
@@ -131,55 +102,60 @@ class Checkpoints:
                 scored; as any call on the episode.
         """
         episode = self._service.claim(episode_id, asked.lease)
-        with episode.in_use(), as_service_errors():
+        with episode.in_use(), as_service_errors(), self._within_budget():
             self._brancher.check()
             refuse_ended(episode)
-            self._refuse_over(0.0)
+            self._held.check()
             saved, point = await take_point(episode, self._brancher, keep=asked.keep)
             expires_at = None if asked.ttl_s is None else round(time.time() + asked.ttl_s, 3)
-            checkpoint = _Checkpoint(point, CheckpointRecord(episode_id, expires_at, saved))
-            self._add(checkpoint)
+            checkpoint = self._add(Checkpoint(point, CheckpointRecord(episode_id, expires_at, saved)))
         if episode.over is not None and not asked.keep:  # it ended while the point was taken
             self._episode_ended(episode)
             raise episode.over.copy()
-        self._service.metrics.paused(point.pause_ms)
-        self._count("taken", "ok")
-        info = describe(point, checkpoint.kept)
-        self._service.events.add("checkpoint", state="taken", **_event_fields(info))
+        self._service.metrics.paused(checkpoint.point.pause_ms)
+        return self._made(checkpoint, "taken")
+
+    def _made(self, checkpoint: Checkpoint, how: str) -> CheckpointInfo:
+        self._count(how, "ok")
+        info = describe(checkpoint)
+        fields = {name: getattr(info, name) for name in ("checkpoint_id", "episode_id", "step", "kept")}
+        self._service.events.add("checkpoint", state=how, **fields)
         return info
 
-    def _add(self, checkpoint: _Checkpoint) -> None:
-        """Register a new checkpoint, or release it if it does not fit."""
-        point = checkpoint.point
+    def _add(self, checkpoint: Checkpoint) -> Checkpoint:
+        """Register a new checkpoint, or release it if it does not fit or cannot be written."""
+        self._saved.add(checkpoint)
         try:
-            self._refuse_over(checkpoint.mib)
-            if point.kept:
-                self._store.put(point.point_id, checkpoint.kept)
+            if checkpoint.point.kept:
+                self._store.put(checkpoint.name, checkpoint.record)
         except BaseException:
-            self._brancher.release(point)
+            self._saved.release(checkpoint)
             raise
-        self._known[point.point_id] = checkpoint
+        return checkpoint
 
-    def _refuse_over(self, more_mib: float) -> None:
-        used_mib = self.used_mib()
-        if used_mib + more_mib >= self._max_mib:
+    @contextmanager
+    def _within_budget(self) -> Iterator[None]:
+        """Turn the error of the budget into one for clients."""
+        try:
+            yield
+        except OverBudget as error:
             self._count("taken", "no_capacity")
             text = (
-                f"The checkpoints of this host use {used_mib:.0f} MiB of {self._max_mib} MiB "
+                f"The checkpoints of this host use {error.used_mib:.0f} MiB of {error.max_mib} MiB "
                 "(setting checkpoints_max_mib); delete some."
             )
-            details = {"used_mib": round(used_mib, 1), "max_mib": self._max_mib, "blocked": "checkpoints"}
-            raise ServiceError(ErrorCode.NO_CAPACITY, text, details)
-
-    def used_mib(self) -> float:
-        """Return the RAM and disk space of all checkpoints."""
-        return sum(checkpoint.mib for checkpoint in self._known.values())
+            details = {
+                "used_mib": round(error.used_mib, 1),
+                "max_mib": error.max_mib,
+                "blocked": "checkpoints",
+            }
+            raise ServiceError(ErrorCode.NO_CAPACITY, text, details) from error
 
     def listing(self) -> CheckpointList:
         """Return all checkpoints, the oldest first."""
-        found = sorted(self._known.values(), key=lambda c: c.point.created_at)
-        infos = tuple(describe(c.point, c.kept) for c in found)
-        return CheckpointList(infos, round(self.used_mib(), 3), self._max_mib)
+        found = sorted(self._held.values(), key=lambda c: c.point.created_at)
+        infos = tuple(describe(checkpoint) for checkpoint in found)
+        return CheckpointList(infos, round(self._held.used_mib(), 3), int(self._held.budget.max_mib))
 
     def delete(self, checkpoint_id: str) -> None:
         """Delete a checkpoint; episodes that were made from it are not affected.
@@ -187,28 +163,16 @@ class Checkpoints:
         Raises:
             ServiceError: `unknown_checkpoint`.
         """
-        self._drop(self._find(checkpoint_id), "deleted")
+        self._saved.release(self._find(checkpoint_id), "deleted")
 
-    def discard(self, checkpoint_id: str) -> None:
-        """Delete a checkpoint whose id no client has seen. Idempotent."""
-        checkpoint = self._known.get(checkpoint_id)
-        if checkpoint is not None:
-            self._drop(checkpoint, "deleted")
-
-    def _find(self, checkpoint_id: str) -> _Checkpoint:
-        checkpoint = self._known.get(checkpoint_id)
+    def _find(self, checkpoint_id: str) -> Checkpoint:
+        checkpoint = self._held.get(checkpoint_id)
         if checkpoint is None:
             details = {"checkpoint_id": checkpoint_id[:100]}
             raise ServiceError(
                 ErrorCode.UNKNOWN_CHECKPOINT, "There is no such checkpoint on this host.", details
             )
         return checkpoint
-
-    def _drop(self, checkpoint: _Checkpoint, state: str) -> None:
-        self._known.pop(checkpoint.point.point_id, None)
-        self._store.remove(checkpoint.point.point_id)
-        self._brancher.release(checkpoint.point)
-        self._service.events.add("checkpoint", state=state, checkpoint_id=checkpoint.point.point_id)
 
     def _count(self, what: str, outcome: str) -> None:
         self._service.metrics.checkpoints.labels(what, outcome).inc()
@@ -243,10 +207,8 @@ class Checkpoints:
             with log_subject.about(episode), as_service_errors():
                 self._brancher.check()
                 wait_s = min(asked.wait_s, self._creator.limits.max_wait_s)
-                async with self._brancher.reserve(1, wait_s, client) as reservation:
-                    holders = [LeaseHolder(episode.episode_id, episode.replica.on_revoked)]
-                    (manager,) = await self._brancher.make(reservation, checkpoint.point, holders)
-                    episode.attach(manager)
+                holder = LeaseHolder(episode.episode_id, episode.replica.on_revoked)
+                episode.attach(await self._brancher.clone(checkpoint.point, holder, wait_s, client))
             got = time.perf_counter()
             await self._restore_progress(episode, checkpoint, saved.progress)
             opened = await first_observation(episode, began, got)
@@ -260,14 +222,14 @@ class Checkpoints:
         self._service.events.add(
             "checkpoint",
             state="restored",
-            checkpoint_id=checkpoint.point.point_id,
+            checkpoint_id=checkpoint.name,
             episode_id=episode.episode_id,
         )
         return opened
 
-    def _terms(self, checkpoint: _Checkpoint, asked: EpisodeOptions) -> SavedEpisode:
+    def _terms(self, checkpoint: Checkpoint, asked: EpisodeOptions) -> SavedEpisode:
         ttl_s = self._creator.ttl_s(asked.lease_ttl_s)
-        saved = checkpoint.kept.saved
+        saved = checkpoint.record.saved
         if saved is None:
             return SavedEpisode(
                 None, (1, 1), ttl_s, asked.max_steps, asked.settle, asked.observe, run=asked.run
@@ -286,13 +248,13 @@ class Checkpoints:
 
     @staticmethod
     async def _restore_progress(
-        episode: HostEpisode, checkpoint: _Checkpoint, progress: EpisodeProgress
+        episode: HostEpisode, checkpoint: Checkpoint, progress: EpisodeProgress
     ) -> None:
-        if checkpoint.kept.saved is None:  # only the guest knows how far it was
+        if checkpoint.record.saved is None:  # only the guest knows how far it was
             health = await episode.replica.call(episode.replica.guest.health())
             progress = EpisodeProgress(health.last_seq, health.last_seq)
         episode.steps.progress = progress
-        episode.parent = ParentInfo(checkpoint.kept.episode_id, progress.step, checkpoint.point.point_id)
+        episode.parent = ParentInfo(checkpoint.record.episode_id, progress.step, checkpoint.name)
 
     # Travelling --------------------------------------------------------------------------------
 
@@ -313,8 +275,9 @@ class Checkpoints:
         scratch = self._store.scratch()
         try:
             with as_service_errors():
-                await self._brancher.export_point(checkpoint.point, scratch)
-                head = head_of(checkpoint.kept)
+                async with deadline(COPY_S, "written"):
+                    await self._saved.runtime.export_point(checkpoint.point, scratch)
+                head = head_of(checkpoint.record)
                 length = len(head) + (await asyncio.to_thread(scratch.stat)).st_size
         except BaseException:
             scratch.unlink(missing_ok=True)
@@ -329,21 +292,21 @@ class Checkpoints:
             ServiceError: `bad_request`: it is broken, too large, or of another golden snapshot;
                 `no_capacity`, `unsupported`.
         """
-        with as_service_errors():
+        with as_service_errors(), self._within_budget():
             self._brancher.check()
-        self._refuse_over(0.0)
-        limit = int((self._max_mib - self.used_mib()) * MIB)
+            self._held.check()
+        limit = int((self._held.budget.max_mib - self._held.used_mib()) * MIB)
         scratch, inner = self._store.scratch(), self._store.scratch()
         try:
             await _receive(chunks, scratch, limit)
-            kept = await asyncio.to_thread(_split, scratch, inner)
-            with as_service_errors():
+            record = replace(await asyncio.to_thread(_split, scratch, inner), expires_at=None)
+            with as_service_errors(), self._within_budget():
                 try:
-                    point = await self._brancher.import_point(inner)
+                    async with deadline(COPY_S, "read"):
+                        point = await self._saved.runtime.import_point(inner)
                 except base.PointFailed as error:
                     raise WireFormatError(str(error)) from error
-                checkpoint = _Checkpoint(point, replace(kept, expires_at=None))
-                self._add(checkpoint)
+                checkpoint = self._add(Checkpoint(point, record))
         except WireFormatError as error:
             raise ServiceError(
                 ErrorCode.BAD_REQUEST, f"It cannot be taken in: {error}", status=422
@@ -351,14 +314,7 @@ class Checkpoints:
         finally:
             scratch.unlink(missing_ok=True)
             inner.unlink(missing_ok=True)
-        self._count("imported", "ok")
-        info = describe(point, checkpoint.kept)
-        self._service.events.add("checkpoint", state="imported", **_event_fields(info))
-        return info
-
-
-def _event_fields(info: CheckpointInfo) -> dict[str, object]:
-    return {name: getattr(info, name) for name in ("checkpoint_id", "episode_id", "step", "kept")}
+        return self._made(checkpoint, "imported")
 
 
 async def _pieces(head: bytes, path: Path) -> AsyncIterator[bytes]:
@@ -374,8 +330,7 @@ async def _pieces(head: bytes, path: Path) -> AsyncIterator[bytes]:
 
 async def _receive(chunks: AsyncIterator[bytes], path: Path, limit: int) -> None:
     """Write a stream to a file and refuse more than `limit` bytes."""
-    fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
-    with os.fdopen(fd, "wb", buffering=CHUNK_BYTES) as file:
+    with path.open("xb", buffering=CHUNK_BYTES) as file:  # its folder is closed to others
         size = 0
         async for chunk in chunks:
             size += len(chunk)
@@ -392,9 +347,7 @@ def _split(path: Path, inner: Path) -> CheckpointRecord:
     Raises:
         WireFormatError: The file is not a checkpoint.
     """
-    with path.open("rb") as file:
+    with path.open("rb") as file, inner.open("xb") as out:
         kept = read_head(file)
-        fd = os.open(inner, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
-        with os.fdopen(fd, "wb") as out:
-            shutil.copyfileobj(file, out, CHUNK_BYTES)
+        shutil.copyfileobj(file, out, CHUNK_BYTES)
     return kept

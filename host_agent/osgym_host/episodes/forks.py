@@ -25,6 +25,7 @@ from osgym_host.guest_client import GuestRefused
 from osgym_host.replicas.brancher import LeaseHolder, ReplicaBrancher
 from osgym_host.replicas.manager import DEATH_NOTICE_S
 from osgym_host.replicas.pool_errors import PoolExhausted, PoolStopping, ReplicaNotMade
+from osgym_host.replicas.saved_desktops import SavedDesktop
 from osgym_host.runtimes import base
 from osgym_protocol.codes import ErrorCode
 from osgym_protocol.host_api import ForkAnswer, ForkChild, ForkRequest, ParentInfo
@@ -87,6 +88,7 @@ class EpisodeForks:
             wait_s = min(asked.wait_s, self._creator.limits.max_wait_s)
             async with self._brancher.reserve(asked.count, wait_s, client) as reservation:
                 saved, point = await take_point(parent, self._brancher, keep=False)
+                desktop = self._brancher.saved.add(SavedDesktop(point))
                 began = time.perf_counter()
                 children: list[HostEpisode] = []
                 try:
@@ -98,7 +100,7 @@ class EpisodeForks:
                         self._creator.discard(child, Reason.CLIENT_GONE)
                     raise
                 finally:
-                    self._brancher.release(point)
+                    self._brancher.saved.release(desktop)
         for child, manager in zip(children, managers, strict=True):
             child.attach(manager)
         self._service.metrics.branched(point.pause_ms, time.perf_counter() - began, len(children))

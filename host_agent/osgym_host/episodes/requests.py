@@ -245,7 +245,8 @@ class RequestRegistry:
                 for child in kept.children:
                     self._give_up(child.episode_id)
             case CheckpointInfo():
-                self._checkpoints.discard(kept.checkpoint_id)
+                with contextlib.suppress(ServiceError):  # deleted or expired
+                    self._checkpoints.delete(kept.checkpoint_id)
 
     def _give_up(self, episode_id: str) -> None:
         with contextlib.suppress(ServiceError):  # ended and forgotten long ago

@@ -1,20 +1,21 @@
 """Task templates: desktops right after a task's setup, cloned for later episodes of the same setup.
 
-A template is a branch point in the host's memory that is never kept: it goes with the host agent, and after
-a killed one with its other leftovers. What can be a template is decided in `tasks.templating`, which are kept
-in `core.template_cache`. That one cannot be made or cloned costs no episode: its task is set up instead.
+A template is a saved desktop in the host's memory that is never kept: it goes with the host agent, and after
+a killed one with its other leftovers. What can be a template is decided in `tasks.templating`; those used
+longest ago go first. That one cannot be made or cloned costs no episode: its task is set up instead.
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
+from collections import OrderedDict
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from osgym_host.core.desktop_budget import OverBudget
 from osgym_host.core.fair_queue import ClientKey
-from osgym_host.core.template_cache import TemplateBounds, TemplateCache
 from osgym_host.episodes.episode import HostEpisode
 from osgym_host.episodes.episode_state import EpisodeProgress
 from osgym_host.guest_client import GuestRefused
@@ -23,6 +24,7 @@ from osgym_host.replicas.brancher import LeaseHolder, ReplicaBrancher
 from osgym_host.replicas.events import EventLog
 from osgym_host.replicas.manager import ReplicaManager
 from osgym_host.replicas.pool_errors import ReplicaNotMade
+from osgym_host.replicas.saved_desktops import SavedDesktop
 from osgym_host.runtimes import base
 from osgym_host.tasks.interface import (
     DownloadCache,
@@ -37,6 +39,10 @@ from osgym_protocol.options import SettleOptions
 
 log = logging.getLogger(__name__)
 
+MAX_FAILURES = 2
+"""Number of failures after which no template of a key is made."""
+MAX_REMEMBERED = 4096
+"""Number of keys whose failures are kept; those that failed longest ago are forgotten first."""
 REST_MAX_MS = 5000
 """Longest wait for a desktop to come to rest after its setup."""
 _REST_SLACK_S = 15.0
@@ -53,7 +59,7 @@ class TemplateChoice:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class TaskTemplate:
+class TaskTemplate(SavedDesktop):
     """Desktop after its setup, with the state that its episodes begin with.
 
     Attributes:
@@ -62,14 +68,29 @@ class TaskTemplate:
     """
 
     key: str
-    point: base.BranchPoint
     outputs: Mapping[str, bytes]
     guest_seq: int
 
     @property
-    def mib(self) -> float:
-        """RAM and disk space in use."""
-        return self.point.ram_mib + self.point.disk_mib
+    def name(self) -> str:
+        return self.key
+
+
+class FailureCounts:
+    """Numbers of failures to make or clone a template, by key. Pure."""
+
+    def __init__(self) -> None:
+        self._failures: OrderedDict[str, int] = OrderedDict()
+
+    def add(self, key: str) -> None:
+        """Count a failure."""
+        self._failures[key] = self._failures.pop(key, 0) + 1
+        while len(self._failures) > MAX_REMEMBERED:
+            self._failures.popitem(last=False)
+
+    def is_hopeless(self, key: str) -> bool:
+        """Return whether templates of this key failed too often."""
+        return self._failures.get(key, 0) >= MAX_FAILURES
 
 
 class TaskTemplates:
@@ -79,30 +100,27 @@ class TaskTemplates:
         self,
         brancher: ReplicaBrancher,
         *,
-        bounds: TemplateBounds | None,
+        enabled: bool,
         image_digest: str,
         connects: bool,
         downloads: DownloadCache,
         events: EventLog,
     ) -> None:
-        """Start without templates; without `bounds` they are off.
+        """Start without templates.
 
         Args:
             connects: Replicas of this host may connect out.
         """
         self._brancher = brancher
-        self._cache = None if bounds is None else TemplateCache[TaskTemplate](bounds)
+        self._enabled = enabled
+        self._held = brancher.saved.of(TaskTemplate)
+        self._failures = FailureCounts()
         self._image_digest = image_digest
         self._connects = connects
         self._downloads = downloads
         self._events = events
         self._making: set[str] = set()
-
-    def close(self) -> None:
-        """Release all templates and make no more. Idempotent."""
-        cache, self._cache = self._cache, None
-        for template in [] if cache is None else cache.clear():
-            self._brancher.release(template.point)
+        brancher.saved.on_release[TaskTemplate] = self._released
 
     async def choose(
         self, given: Mapping[str, Any] | None, task: Task | None, screen: tuple[int, int], *, has_clock: bool
@@ -114,9 +132,9 @@ class TaskTemplates:
             screen: Width and height in pixels.
             has_clock: Its client asks for a desktop with a clock of its own.
         """
-        if self._cache is None:
+        if not self._enabled:
             return TemplateChoice()
-        if (lacking := self._brancher.why_no_templates()) is not None:
+        if (lacking := self._brancher.saved.runtime.why_no_templates()) is not None:
             return TemplateChoice(reason=lacking)
         reason = why_no_template(task, has_clock=has_clock, connects=self._connects)
         if reason is not None or task is None or given is None:
@@ -138,7 +156,7 @@ class TaskTemplates:
 
     def find(self, choice: TemplateChoice) -> TaskTemplate | None:
         """Return the template for a choice, or None."""
-        return None if self._cache is None or choice.key is None else self._cache.get(choice.key)
+        return None if choice.key is None else self._held.use(choice.key)
 
     async def clone(
         self, template: TaskTemplate, holder: LeaseHolder, wait_s: float, client: ClientKey
@@ -149,28 +167,25 @@ class TaskTemplates:
             PoolExhausted: There was no room within `wait_s`.
             PoolStopping: The service is stopping.
         """
-        async with self._brancher.reserve(1, wait_s, client) as reservation:
-            try:
-                (manager,) = await self._brancher.make(reservation, template.point, [holder])
-            except (ReplicaNotMade, base.RuntimeFault, OSError) as error:
-                log.warning("task template %s: no clone of it: %s", template.key[:12], error)
-                self.failed(template)
-                return None
-        return manager
+        try:
+            return await self._brancher.clone(template.point, holder, wait_s, client)
+        except (ReplicaNotMade, base.RuntimeFault, OSError) as error:
+            log.warning("task template %s: no clone of it: %s", template.key[:12], error)
+            self.failed(template)
+            return None
 
     @staticmethod
     def begin(template: TaskTemplate, episode: HostEpisode) -> None:
         """Give an episode on a clone the state after its setup."""
-        episode.steps.progress = _after(template.guest_seq)
+        episode.steps.progress = EpisodeProgress(guest_base=-template.guest_seq)
         if episode.context is not None:
             episode.context.outputs.update(template.outputs)
         episode.template = "hit"
 
     def failed(self, template: TaskTemplate) -> None:
         """Remove a template of which a clone failed. Idempotent."""
-        if self._cache is not None and self._cache.drop(template.key, template):
-            self._cache.failed(template.key)
-            self._release(template, "failed")
+        if self._brancher.saved.release(template, "failed"):
+            self._failures.add(template.key)
 
     # Making ------------------------------------------------------------------------------------
 
@@ -182,26 +197,20 @@ class TaskTemplates:
         Raises:
             EpisodeOver: The replica is lost.
         """
-        cache, key = self._cache, choice.key
-        if cache is None or (key is None and choice.reason is None):
-            return
-        reason = choice.reason
-        if key is not None:
-            reason = self._refusal(cache, key, episode, disk_is_full=disk_is_full)
-        if key is not None and reason is None:
+        key, reason = choice.key, choice.reason
+        if key is not None and (reason := self._refusal(key, episode, disk_is_full=disk_is_full)) is None:
             self._making.add(key)
             try:
                 reason = await self._take(key, episode)
             finally:
                 self._making.discard(key)
-        episode.template = "made" if reason is None else f"no ({reason})"
+        if key is not None or reason is not None:
+            episode.template = "made" if reason is None else f"no ({reason})"
 
-    def _refusal(
-        self, cache: TemplateCache[TaskTemplate], key: str, episode: HostEpisode, *, disk_is_full: bool
-    ) -> str | None:
-        if key in self._making or key in cache:
+    def _refusal(self, key: str, episode: HostEpisode, *, disk_is_full: bool) -> str | None:
+        if key in self._making or key in self._held:
             return "another episode makes it"
-        if cache.is_hopeless(key):
+        if self._failures.is_hopeless(key):
             return "it failed before"
         if episode.setup_warnings:
             return "a command of the set-up failed"
@@ -212,49 +221,30 @@ class TaskTemplates:
     async def _take(self, key: str, episode: HostEpisode) -> str | None:
         """Take the template; return the reason if there is none."""
         guest_seq, rests = await _come_to_rest(episode)
-        episode.steps.progress = _after(guest_seq)
+        episode.steps.progress = EpisodeProgress(guest_base=-guest_seq)
         manager = episode.replica.manager
         if manager is None:
             raise episode.replica.loss()
         if not rests:
-            self._note_failure(key)
+            self._failures.add(key)
             return f"the desktop did not come to rest within {REST_MAX_MS / 1000:g} s"
         manager.guest.drop_idle()  # a clone has none of this host's connections
+        outputs = {} if episode.context is None else dict(episode.context.outputs)
         try:
             point = await self._brancher.take(manager)
+            template = self._brancher.saved.add(TaskTemplate(point, key, outputs, guest_seq))
+        except OverBudget as error:
+            self._failures.add(key)
+            return f"its {error.mib:.0f} MiB are more than task_templates_max_mib"
         except (base.RuntimeFault, OSError) as error:
             log.warning("task template %s: it was not taken: %s", key[:12], error)
-            self._note_failure(key)
+            self._failures.add(key)
             return f"its branch point failed: {escape_controls(str(error))[:_REASON_CHARS]}"
-        outputs = {} if episode.context is None else dict(episode.context.outputs)
-        return self._keep(TaskTemplate(key, point, outputs, guest_seq))
-
-    def _keep(self, template: TaskTemplate) -> str | None:
-        cache = self._cache
-        if cache is None:  # closed meanwhile
-            self._brancher.release(template.point)
-            return "the host agent is stopping"
-        if not cache.fits(template.mib):
-            self._brancher.release(template.point)
-            self._note_failure(template.key)
-            return f"its {template.mib:.0f} MiB are more than task_templates_max_mib"
-        for displaced in cache.put(template.key, template, template.mib):
-            self._release(displaced, "displaced")
-        self._events.add("task_template", state="made", key=template.key[:12], mib=round(template.mib, 3))
+        self._events.add("task_template", state="made", key=key[:12], mib=round(template.mib, 3))
         return None
 
-    def _note_failure(self, key: str) -> None:
-        if self._cache is not None:
-            self._cache.failed(key)
-
-    def _release(self, template: TaskTemplate, state: str) -> None:
-        self._brancher.release(template.point)
-        self._events.add("task_template", state=state, key=template.key[:12])
-
-
-def _after(guest_seq: int) -> EpisodeProgress:
-    """Return the progress of an episode without steps whose guest has done some."""
-    return EpisodeProgress(guest_base=-guest_seq)
+    def _released(self, template: TaskTemplate, cause: str) -> None:
+        self._events.add("task_template", state=cause, key=template.key[:12])
 
 
 async def _come_to_rest(episode: HostEpisode) -> tuple[int, bool]:

@@ -82,6 +82,7 @@ class ReplicaManager:
         stall: Counters of its present stall, collected by the pool; None while no answer is late.
         cpu_lowered: True while it has a lower CPU weight, since it has used up its CPU credit.
         points_under_way: Branch points that are being taken of it; it stands still for them.
+        clean: True if nobody has used the replica: it is neither adopted nor a child of a used one.
         warm_apps: Programs that run in it, without a window, until it is handed to somebody.
     """
 
@@ -91,8 +92,8 @@ class ReplicaManager:
         runtime: base.Runtime,
         listener: ManagerListener,
         deadlines: Deadlines,
+        warming: Warming,
         record: base.ReplicaRecord | None = None,
-        warming: Warming | None = None,
     ) -> None:
         """Prepare. With a `record` the replica is adopted instead of created."""
         self._replica = states.ReplicaStatus()
@@ -101,6 +102,7 @@ class ReplicaManager:
         self._listener = listener
         self._deadlines = deadlines
         self._record = record
+        self.clean = record is None and spec.origin in (None, warming.origin)
         self._warming = warming
         self._mailbox: asyncio.Queue[states.Event] = asyncio.Queue()
         self._work: dict[str, asyncio.Task[None]] = {}
@@ -139,13 +141,6 @@ class ReplicaManager:
     def spec(self) -> base.ReplicaSpec:
         """Specification that the replica is made from."""
         return self._spec
-
-    @property
-    def clean(self) -> bool:
-        """True if nobody has used the replica: it is neither adopted nor a child of a used one."""
-        origin = self._spec.origin
-        unused = origin is None or (self._warming is not None and self._warming.made(origin))
-        return unused and self._record is None
 
     @property
     def state(self) -> ReplicaState:
@@ -356,7 +351,7 @@ class ReplicaManager:
                 await guest.ready(timeout_s=self._deadlines.boot_s)
             else:
                 await guest.health(timeout_s=self._deadlines.boot_s)
-        if self.clean and self._warming is not None:
+        if self.clean:
             self.warm_apps = await self._warming.prepare(self.clone, guest)
 
     async def _watch(self) -> None:

@@ -107,7 +107,7 @@ class Pool:
         self.replicas = replicas
         self.spec = spec
         self.queue = LeaseQueue(self._replan, self._exhausted)
-        replicas.let_clients_come_first(lambda: self.queue.waiting > 0)
+        replicas.warming.somebody_waits = lambda: self.queue.waiting > 0
         self.reservations = Reservations(self._replan, self._exhausted)
         self.admission = MeasuredAdmission(budget, probe)
         self.retired: Counter[Reason] = Counter()
@@ -282,7 +282,7 @@ class Pool:
         if recovery is Recovery.BACK_OFF and not manager.clean:
             log.warning("replica %s could not be branched or adopted: %s", manager.replica_id, manager.detail)
         elif recovery is Recovery.BACK_OFF and manager.spec.origin is not None:
-            self.replicas.clone_failed(manager.spec.origin)
+            self.replicas.warming.failed(manager.spec.origin)
             log.warning("replica %s: no clone of a warm one: %s", manager.replica_id, manager.detail)
         elif recovery is Recovery.BACK_OFF:
             self._backoff = self._backoff.failed(self.spec.backoff, time.monotonic())
@@ -329,7 +329,7 @@ class Pool:
         todo = plan(spec, view, admission, self._backoff, now)
         self.blocked = todo.blocked
         for _ in range(todo.start):
-            self.replicas.start(self.replicas.next_clean_spec(), self)
+            self.replicas.start(self.replicas.next_spec(self.replicas.warming.origin), self)
         if self.reservations.waiting:
             if self.blocked is Blocked.NOTHING:
                 self.blocked = blocked_by(admission.limit)

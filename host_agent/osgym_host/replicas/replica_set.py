@@ -10,6 +10,7 @@ from dataclasses import replace
 from osgym_host.core.reasons import Reason
 from osgym_host.replicas.journal import ReplicaJournal
 from osgym_host.replicas.manager import Deadlines, ManagerListener, ReplicaManager
+from osgym_host.replicas.saved_desktops import SavedDesktops
 from osgym_host.replicas.warming import Warming
 from osgym_host.runtimes import base
 
@@ -21,18 +22,22 @@ class ReplicaSet:
 
     def __init__(
         self,
-        runtime: base.Runtime,
+        saved: SavedDesktops,
         journal: ReplicaJournal,
         deadlines: Deadlines,
         make_spec: Callable[[str, int], base.ReplicaSpec],
-        warming: Warming | None = None,
+        warming: Warming,
     ) -> None:
         """Start empty; `make_spec` returns the specification for an id and a generation."""
-        self.runtime = runtime
+        self.saved = saved
+        saved.creations_of = lambda point: [
+            manager.creation_over for manager in self.managers() if manager.spec.origin == point
+        ]
+        self.runtime = saved.runtime
         self._journal = journal
         self._deadlines = deadlines
         self._make_spec = make_spec
-        self._warming = warming
+        self.warming = warming
         self._managers: dict[str, ReplicaManager] = {}
         self._tasks: set[asyncio.Task[None]] = set()
 
@@ -46,21 +51,6 @@ class ReplicaSet:
     def find(self, replica_id: str) -> ReplicaManager | None:
         """Return the manager of a replica that is not gone."""
         return self._managers.get(replica_id)
-
-    def let_clients_come_first(self, somebody_waits: Callable[[], bool]) -> None:
-        """Start no warm programs in a replica while a client waits."""
-        if self._warming is not None:
-            self._warming.somebody_waits = somebody_waits
-
-    def next_clean_spec(self) -> base.ReplicaSpec:
-        """Return the specification of the next replica of the pool."""
-        return self.next_spec(None if self._warming is None else self._warming.origin)
-
-    def clone_failed(self, origin: base.BranchPoint) -> None:
-        """Stop to make clean replicas from `origin`, since a clone of it failed."""
-        if self._warming is not None:
-            managers = [m for m in self.managers() if m.spec.origin == origin]
-            self._warming.failed(origin, [manager.creation_over for manager in managers])
 
     def next_spec(self, origin: base.BranchPoint | None = None) -> base.ReplicaSpec:
         """Return the next specification: from the image, or from a branch point."""
@@ -79,7 +69,7 @@ class ReplicaSet:
     ) -> ReplicaManager:
         """Make a replica, or adopt the one of `record`; its manager reports to `listener`."""
         self._journal.created(spec.replica_id, spec.generation)
-        manager = ReplicaManager(spec, self.runtime, listener, self._deadlines, record, self._warming)
+        manager = ReplicaManager(spec, self.runtime, listener, self._deadlines, self.warming, record)
         self._managers[spec.replica_id] = manager
         task = asyncio.create_task(manager.run(), name=f"{spec.replica_id}:manager")
         self._tasks.add(task)
@@ -96,12 +86,11 @@ class ReplicaSet:
             manager.retire(reason)
 
     async def wait_gone(self, timeout_s: float) -> bool:
-        """Wait until all managers have ended; return whether they ended in time."""
+        """Wait until all managers have ended, and release desktops; return whether they ended in time."""
         late: set[asyncio.Task[None]] = set()
         if self._tasks:
             _, late = await asyncio.wait(self._tasks, timeout=timeout_s)
-        if self._warming is not None:
-            await self._warming.settle()
+        await self.saved.close()
         return not late
 
     def _ended(self, task: asyncio.Task[None]) -> None:

@@ -11,6 +11,7 @@ from collections.abc import Callable, Sequence
 from osgym_host.core.warm_apps import WarmApp, end_script, hand_over_script, start_command, start_script
 from osgym_host.guest_client import GuestClient, GuestRefused
 from osgym_host.logs import escape_controls
+from osgym_host.replicas.saved_desktops import SavedDesktop, SavedDesktops
 from osgym_host.runtimes import base
 
 log = logging.getLogger(__name__)
@@ -23,8 +24,6 @@ MAX_FAILURES = 3
 """Number of failed starts in a row after which a program is not tried again."""
 MAX_DUMPS = 3
 """Number of dumps in a row without a ready clone after which no dump is made."""
-DUMP_S = 30.0
-RELEASE_S = 60.0
 PREPARE_S = 240.0
 """Deadline of all preparations: two programs that do not start, rest and dump."""
 REST_S = 30.0
@@ -40,13 +39,12 @@ class Warming:
     that got so far is dumped, and later ones are clones of it.
 
     Attributes:
-        origin: Branch point that clean replicas are made from; None uses the image.
         somebody_waits: Function that tells whether clients wait; then no program is started.
     """
 
     def __init__(
         self,
-        runtime: base.Runtime,
+        saved: SavedDesktops,
         in_image: Sequence[WarmApp] = (),
         wanted: Sequence[WarmApp] = (),
         *,
@@ -59,9 +57,11 @@ class Warming:
             wanted: Programs to start, unless the image has them.
             clones: Dump the first replica, where the runtime can.
         """
-        self.origin: base.BranchPoint | None = None
         self.somebody_waits: Callable[[], bool] = lambda: False
-        self._runtime = runtime
+        self._saved = saved
+        self._runtime = saved.runtime
+        self._dump: SavedDesktop | None = None
+        self._dumped_apps: tuple[WarmApp, ...] = ()
         self._in_image = tuple(in_image)
         held = {app.program.name: app for app in in_image}
         to_start = [app for app in wanted if app.program.name not in held]
@@ -71,16 +71,14 @@ class Warming:
         self._before_dump = [app for app in to_start if clones and app.program.has_no_sandbox]
         self._in_each = [app for app in to_start if app not in self._before_dump]
         self._clones = clones
-        self._dumped_apps: tuple[WarmApp, ...] = ()
         self._dumps = 0
         self._dumping = False
         self._failures: Counter[str] = Counter()
-        self._points: set[str] = set()
-        self._releases: set[asyncio.Task[None]] = set()
 
-    def made(self, origin: base.BranchPoint) -> bool:
-        """Return whether a branch point is of an unused replica."""
-        return origin.point_id in self._points
+    @property
+    def origin(self) -> base.BranchPoint | None:
+        """Branch point of an unused replica that clean ones are made from; None: they are of the image."""
+        return None if self._dump is None else self._dump.point
 
     async def prepare(self, replica: base.Replica, guest: GuestClient) -> tuple[WarmApp, ...]:
         """Start programs in a ready desktop that nobody has used; dump the first such desktop.
@@ -102,31 +100,16 @@ class Warming:
                 running = (*self._in_image, *await self._started(guest, self._before_dump))
                 wanted = [app for app in self._before_dump if not self._is_given_up(app)]
                 complete = set(wanted) <= set(running)
-                if self._clones and complete and self.origin is None and not self._dumping:
-                    await self._dump(replica, guest, running)
+                if self._clones and complete and self._dump is None and not self._dumping:
+                    await self._save(replica, guest, running)
             in_each = [] if self.somebody_waits() else self._in_each
             return (*running, *await self._started(guest, in_each))
 
-    def failed(self, origin: base.BranchPoint, creations: Sequence[asyncio.Event]) -> None:
-        """Drop `origin`, of which a clone failed, once all `creations` from it are over. Idempotent."""
-        if self.origin == origin:
-            self.origin = None
-            task = asyncio.create_task(self._release(origin, creations), name=f"release:{origin.point_id}")
-            self._releases.add(task)
-            task.add_done_callback(self._releases.discard)
-
-    async def settle(self) -> None:
-        """Wait until all dropped points are released (each within `RELEASE_S`)."""
-        await asyncio.gather(*self._releases, return_exceptions=True)
-
-    async def _release(self, point: base.BranchPoint, creations: Sequence[asyncio.Event]) -> None:
-        try:
-            async with asyncio.timeout(RELEASE_S):
-                for over in creations:
-                    await over.wait()
-                await self._runtime.release_point(point)
-        except (base.RuntimeFault, OSError, TimeoutError) as error:
-            log.warning("warm_clones: a dump was not removed: %s", error)
+    def failed(self, origin: base.BranchPoint) -> None:
+        """Release `origin`, of which a clone failed. Idempotent."""
+        if self._dump is not None and self._dump.point == origin:
+            self._saved.release(self._dump)
+            self._dump = None
 
     def _is_given_up(self, app: WarmApp) -> bool:
         return self._failures[app.program.name] >= MAX_FAILURES
@@ -150,7 +133,7 @@ class Warming:
                 running.append(app)
         return running
 
-    async def _dump(self, replica: base.Replica, guest: GuestClient, running: tuple[WarmApp, ...]) -> None:
+    async def _save(self, replica: base.Replica, guest: GuestClient, running: tuple[WarmApp, ...]) -> None:
         """Make a branch point of an unused replica for later ones; the replica continues."""
         lacking = self._runtime.why_no_warm_clones()
         if self._dumps >= MAX_DUMPS:
@@ -166,16 +149,14 @@ class Warming:
                 log.warning("warm_clones: the desktop did not come to rest within %g s", REST_S)
                 return
             guest.drop_idle()  # a clone has none of this host's connections
-            async with asyncio.timeout(DUMP_S):
-                await self._runtime.witness(replica)
-                point = await self._runtime.branch(replica)
-        except (base.RuntimeFault, OSError, TimeoutError) as error:
-            log.warning("warm_clones: not dumped: %s", escape_controls(str(error) or "too slow"))
+            await self._runtime.witness(replica)
+            self._dump = self._saved.add(SavedDesktop(await self._saved.take(replica)))
+        except (base.RuntimeFault, OSError) as error:
+            log.warning("warm_clones: not dumped: %s", escape_controls(str(error)))
             return
         finally:
             self._dumping = False
-        self._points.add(point.point_id)
-        self.origin, self._dumped_apps = point, running
+        self._dumped_apps = running
         log.info("warm_clones: replicas are clones of %s from now on", replica.replica_id)
 
     async def _rests(self, replica: base.Replica) -> bool:
