@@ -87,7 +87,6 @@ class HostAgent:
         """Make the parts. Nothing runs yet, nothing is written but the name of the host.
 
         Args:
-            runtime: in the place of the one that the settings name.
             tracer: makes the spans of steps whose clients ask for them; it is closed with the agent.
 
         Raises:

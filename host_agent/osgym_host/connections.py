@@ -103,7 +103,6 @@ class ConnectionTable:
         return True
 
     def gone(self, address: str) -> None:
-        """Count a connection as closed."""
         self.count -= 1
         self._by_address[address] -= 1
         if self._by_address[address] <= 0:
@@ -156,7 +155,6 @@ class Connection(HttpProtocol):
         self._wait_for_head()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Count the connection as closed."""
         self._stop(self._timer)
         self._stop(self._stall)
         self._table.busy(self)
@@ -236,7 +234,6 @@ class Connection(HttpProtocol):
         super().resume_writing()
 
     def _refuse(self, answer: bytes) -> None:
-        """Answer without the application and close."""
         self._discards = True
         if self._is_busy:
             self.transport.abort()  # an answer to the request before is on its way
@@ -273,7 +270,6 @@ class Listener:
         self._task = asyncio.get_running_loop().create_task(self._accept(), name="connections:accept")
 
     def close(self) -> None:
-        """Stop accepting."""
         asyncio.get_running_loop().remove_reader(self._sock.fileno())
         self._task.cancel()
         for opening in self._openings:

@@ -18,7 +18,6 @@ class ServiceError(OsgymHostError):
 
     Attributes:
         status: HTTP status: the table's, where the answer has no more exact one.
-        message: One sentence for people.
         details: Further facts for programs.
     """
 
@@ -37,5 +36,4 @@ class ServiceError(OsgymHostError):
         self.details = dict(details or {})
 
     def info(self) -> ErrorInfo:
-        """Return the body of the answer."""
         return ErrorInfo(self.code, self.message, self.details)

@@ -16,16 +16,12 @@ FIELDS = ("replica", "generation", "episode", "run", "task")
 
 
 class LogSubject(Protocol):
-    """Subject of log records."""
-
     def log_fields(self) -> Mapping[str, str | int | None]:
         """Return its known values of `FIELDS`; quick, and raises nothing."""
 
 
 @dataclass(frozen=True, slots=True)
 class Named:
-    """A subject of which only names are known."""
-
     replica: str | None = None
     generation: int | None = None
     episode: str | None = None
@@ -48,7 +44,6 @@ def about(subject: LogSubject) -> Iterator[None]:
 
 
 def fields() -> dict[str, str | int]:
-    """Return the known fields of the current subject."""
     subject = _SUBJECT.get()
     if subject is None:
         return {}

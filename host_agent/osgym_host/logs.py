@@ -178,7 +178,6 @@ class BoundedHandler(logging.StreamHandler[TextIO]):
         limit: RecordLimit | None = None,
         formatter: logging.Formatter | None = None,
     ) -> None:
-        """Write text to stderr by default."""
         super().__init__(stream or sys.stderr)
         self._limit = limit or RecordLimit()
         self.setFormatter(formatter or SafeFormatter())

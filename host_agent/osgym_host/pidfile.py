@@ -16,7 +16,6 @@ class AlreadyRunning(OsgymHostError):
 
 
 def pid_path(data_dir: Path, instance: str) -> Path:
-    """Return the path of the file with its number."""
     return data_dir / "state" / instance / "pid"
 
 

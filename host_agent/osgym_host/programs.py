@@ -18,9 +18,7 @@ async def start_program(
     """Start a program in a group of its own, for `end_program`; `stdout` has its output and errors.
 
     Args:
-        argv: Program and its arguments.
         environ: Whole environment; ours by default.
-        reads: It has a standard input.
 
     Raises:
         OSError: It cannot be started.

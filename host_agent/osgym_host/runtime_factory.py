@@ -80,7 +80,6 @@ async def clear_other_leftovers(settings: Settings) -> None:
 
 
 def _runtimes_left(settings: Settings) -> list[str]:
-    """Return the runtimes with leftovers in the instance's folder."""
     folder = settings.data_dir / "run" / settings.instance
     if not folder.is_dir():
         return []

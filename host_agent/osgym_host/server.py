@@ -62,7 +62,6 @@ def bind(settings: Settings) -> list[socket.socket]:
 
 
 def urls(settings: Settings, sockets: Sequence[socket.socket]) -> list[str]:
-    """Return the URLs of the service."""
     scheme = "https" if settings.tls_cert is not None else "http"
     host = f"[{settings.host}]" if ":" in settings.host else settings.host
     return [f"{scheme}://{host}:{sock.getsockname()[1]}" for sock in sockets]

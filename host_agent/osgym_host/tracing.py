@@ -28,7 +28,6 @@ class TracedStep:
     """Values of a step's spans.
 
     Attributes:
-        host_ms: Total time of the host.
         guest_ms: Part of it from the request to the guest agent until its answer.
         after_ms: Part of it from then until the host was done.
     """
@@ -101,7 +100,6 @@ class StepTracer:
         *,
         server: bool = False,
     ) -> Any:
-        """Make a span; return the context for its children."""
         from opentelemetry.trace import SpanKind, set_span_in_context
 
         span = self._tracer.start_span(

@@ -58,7 +58,6 @@ class Warmup:
 
     Attributes:
         name: Name of its file without the ending.
-        key: Hash of its file.
         read: Patterns of files of the guest that are read, and so stay in memory.
         steps: Carried out in order, on the desktop.
     """

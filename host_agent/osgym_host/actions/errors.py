@@ -16,7 +16,6 @@ class BadAction(OsgymHostError):
     """
 
     def __init__(self, action: object, why: str, index: int | None = None) -> None:
-        """Keep the fields beside the message."""
         self.action = _short(action if isinstance(action, str) else repr(action), 200)
         self.why = _short(why, MAX_WHY_CHARS)
         self.index = index

@@ -35,7 +35,6 @@ def record_answer(model: type[Message], text: str = _RECORD_TEXT) -> dict[int | 
 
 
 def json_answer(model: type[Message]) -> dict[int | str, dict[str, Any]]:
-    """Describe a JSON answer."""
     return {**ERRORS, 200: {"description": "Done.", "model": model}}
 
 

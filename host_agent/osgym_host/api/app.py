@@ -26,7 +26,6 @@ CLIENT_CLOSED = 499
 
 
 def make_app(backend: Backend) -> FastAPI:
-    """Return the application with all routes."""
     app = FastAPI(
         title="OSGym host agent",
         version=backend.host.identity.version,

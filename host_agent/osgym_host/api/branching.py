@@ -26,7 +26,6 @@ def make_router(backend: Backend) -> APIRouter:
 
 
 def _episode_routes(backend: Backend) -> APIRouter:
-    """Return the routes of one episode."""
     router = APIRouter(route_class=RawRoute, tags=["branching"])
 
     @router.post("/episodes/{episode_id}/fork", responses=json_answer(host_api.ForkAnswer))
@@ -52,7 +51,6 @@ def _episode_routes(backend: Backend) -> APIRouter:
 
 
 def _checkpoint_routes(backend: Backend) -> APIRouter:
-    """Return the routes of checkpoints."""
     router = APIRouter(tags=["branching"])
     checkpoints = backend.checkpoints
 

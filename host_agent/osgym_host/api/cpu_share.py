@@ -47,7 +47,6 @@ class CpuShares:
         self._budget = CpuBudget()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Pass the call on in its turn, or answer 429."""
         looks = scope["type"] == "http" and needed_scope(scope["method"], scope["path"]) is TokenScope.OBSERVE
         if not looks or self._share <= 0:
             await self._app(scope, receive, send)

@@ -22,7 +22,6 @@ def make_router(backend: Backend) -> APIRouter:
 
 
 def _state_routes(backend: Backend) -> APIRouter:
-    """Return the routes of the host's state."""
     router = APIRouter(tags=["host"], responses=ERRORS)
     host = backend.host
 
@@ -51,7 +50,6 @@ def _state_routes(backend: Backend) -> APIRouter:
 
 
 def _drain_routes(backend: Backend) -> APIRouter:
-    """Return the routes that drain the host."""
     router = APIRouter(tags=["host"], responses=ERRORS)
     host = backend.host
 

@@ -39,7 +39,6 @@ RECORD_METAS: tuple[type[Message], ...] = (
 
 
 def make_router(backend: Backend) -> APIRouter:
-    """Return all routes of v1."""
     router = APIRouter(prefix="/v1")
     router.include_router(_hot_routes(backend))
     router.include_router(_lease_routes(backend))
@@ -85,7 +84,6 @@ def _hot_routes(backend: Backend) -> APIRouter:
 
 
 def _lease_routes(backend: Backend) -> APIRouter:
-    """Return the routes that create episodes and renew leases."""
     router = APIRouter(route_class=RawRoute, default_response_class=RecordResponse, tags=["episodes"])
     episodes = backend.episodes
 

@@ -78,7 +78,6 @@ class ExploredDesktop:
             ) from exc
 
     async def applications(self) -> list[FoundApplication]:
-        """Return the applications of its menu."""
         done = await self._guest.run_bash_script(LIST_SCRIPT, run_timeout_s=SHORT_S)
         return find_applications(done.output)
 

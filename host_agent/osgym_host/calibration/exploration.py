@@ -38,12 +38,10 @@ class Group:
 
 
 def key(chord: str) -> dict[str, Any]:
-    """Return a chord as an internal action."""
     return {"op": "key", "keys": chord.split("+")}
 
 
 def text(words: str) -> dict[str, Any]:
-    """Return a text as an internal action."""
     return {"op": "type", "text": words}
 
 

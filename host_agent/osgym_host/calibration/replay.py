@@ -34,8 +34,6 @@ class Thread:
 
 @dataclass(frozen=True, slots=True)
 class Turn:
-    """Signals of one turn of the loop."""
-
     at_ms: float
     running: bool
     cpu_ms: tuple[float, ...]

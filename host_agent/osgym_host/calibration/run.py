@@ -168,7 +168,6 @@ def _names(trace: Trace | None) -> frozenset[str]:
 
 
 def _timed(trace: Trace) -> frozenset[str]:
-    """Return the programs of a recording that waited for timers."""
     pids = {thread.pid for turn in trace.turns for thread in turn.threads if thread.remaining_ms >= 0}
     return frozenset(trace.names[pid] for pid in pids if pid in trace.names)
 

@@ -174,7 +174,6 @@ def build(
 def _build_disk(
     source: ImageSource, store: ImageStore, image: Image, kind: str, progress: BakeProgress, refresh: bool
 ) -> DiskImage:
-    """Make a bootable disk of a golden image."""
     if kind == "disk":
         choice = choose(reflink=can_reflink(store.data_dir))
         progress.note(f"{choice.format}: {choice.reason}")

@@ -218,7 +218,6 @@ def _merged(
 
 
 def _show(found: Calibration, as_json: bool) -> None:
-    """Print a calibration."""
     if as_json:
         click.echo(found.model_dump_json())
         return

@@ -30,7 +30,6 @@ class Budget:
         ram_reserve_mib: Memory that is left to the rest of the host.
         ram_cap_mib: RAM bound of one replica; the estimate before there is a measurement.
         cpu_per_replica: Share of a core that one replica is counted with.
-        disk_reserve_mib: Disk that is left free.
         disk_per_replica_mib: Disk space counted for a new overlay.
     """
 

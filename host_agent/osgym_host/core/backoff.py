@@ -7,8 +7,6 @@ from enum import StrEnum
 
 
 class Circuit(StrEnum):
-    """State of the circuit breaker."""
-
     CLOSED = "closed"
     """Replicas are made as the plan wants."""
     OPEN = "open"
@@ -23,7 +21,6 @@ class BackoffPolicy:
 
     Attributes:
         base_s: Wait after the first failure; doubles with each further one.
-        max_s: Longest wait.
         open_after: Failures in a row after which only single attempts are made.
     """
 

@@ -27,7 +27,6 @@ class Reservation:
 
     Attributes:
         wait_s: Seconds until the call may begin.
-        cost_s: Reserved CPU seconds.
     """
 
     caller: str

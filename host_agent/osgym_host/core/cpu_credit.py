@@ -60,5 +60,4 @@ class CpuCredit:
 
     @property
     def weight(self) -> int:
-        """CPU weight that the replica should have."""
         return self.terms.low_weight if self.low else NORMAL_WEIGHT

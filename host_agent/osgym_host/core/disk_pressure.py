@@ -29,7 +29,6 @@ class Writer:
     """Disk use of one replica at the last measurement.
 
     Attributes:
-        overlay_mib: Size of its overlay.
         written_mib: Bytes that its processes wrote, deleted or not.
         hides: True if it holds descriptors in flight, whose files no measurement shows.
     """

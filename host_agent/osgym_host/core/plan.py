@@ -33,7 +33,6 @@ _BY_LIMIT = {
 
 
 def blocked_by(limit: Limit) -> Blocked:
-    """Return the cause for a limit of admission."""
     return _BY_LIMIT[limit]
 
 
@@ -44,7 +43,6 @@ class PoolSpec:
     Attributes:
         warm: Clean replicas that wait, ahead of demand.
         max_starting: Replicas that start at the same time.
-        backoff: Backoff after failures.
     """
 
     warm: int
@@ -59,9 +57,7 @@ class PoolView:
     Attributes:
         starting: Replicas that are being created or are booting.
         ready: Clean ones that wait.
-        leased: Those in use.
         retiring: Those that are being removed (they still use resources).
-        waiting: Clients that wait for one.
         stopping: True while the service shuts down.
     """
 
@@ -83,7 +79,6 @@ class Plan:
     """Actions of the pool.
 
     Attributes:
-        start: Number of replicas to start.
         give_up: Number of ready replicas to retire.
         blocked: Cause that kept `start` below the demand.
         wake_at: Time of the next plan without an event, on the clock of `now`.

@@ -23,11 +23,9 @@ class RateLimit:
     """Name → calls left and the time of that balance; the latest caller is last."""
 
     def __contains__(self, name: str) -> bool:
-        """Return whether the name is known."""
         return name in self._buckets
 
     def __len__(self) -> int:
-        """Return the number of known names."""
         return len(self._buckets)
 
     def left_s(self, name: str, now_s: float) -> float:

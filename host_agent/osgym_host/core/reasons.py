@@ -72,7 +72,6 @@ class Consequence:
         code: Error code of calls on an episode that ended so.
         termination: Value of the episode's `termination_reason`.
         error_class: Party at fault; None for a planned end. `infra` is never a reward of 0.
-        message: One sentence for people.
         caused_inside: True if programs of the desktop can cause it; `core.loss` then decides who is at fault.
     """
 

@@ -11,7 +11,6 @@ class RequestSender:
 
     Attributes:
         token: Short digest of a scoped token; empty for the host's own token, and where none is required.
-        peer: Address that the request comes from.
     """
 
     token: str = ""

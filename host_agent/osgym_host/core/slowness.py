@@ -28,7 +28,6 @@ class Stall:
     """Counters of one period in which a desktop had not answered a call.
 
     Attributes:
-        passed_s: Length of the period.
         unwatched_s: Time in which the host agent itself did not run, so that it could not see an answer.
         starved_s: Time in which a thread of the guest agent was ready to run and got no processor.
         own_cpu_s: CPU time that the desktop's processes used; None where nothing counts it.

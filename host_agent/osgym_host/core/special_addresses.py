@@ -86,8 +86,6 @@ _ISATAP_IDS = (0x0000_5EFE, 0x0200_5EFE)
 
 
 class Kind(Enum):
-    """Kind of an address."""
-
     PUBLIC = auto()
     PRIVATE = auto()  # of a private network, of this machine, or of a registry's special block
     LINK_LOCAL = auto()  # or a cloud's metadata service

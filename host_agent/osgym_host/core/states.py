@@ -14,8 +14,6 @@ from osgym_host.core.reasons import Reason
 
 
 class ReplicaState(StrEnum):
-    """State of a replica."""
-
     CREATING = "creating"
     BOOTING = "booting"
     READY = "ready"
@@ -29,7 +27,6 @@ class ReplicaStatus:
     """Decided state of one replica.
 
     Attributes:
-        state: State of the replica.
         lease_id: Lease on the replica; set in `LEASED` only.
         reason: Why it retires; set in `RETIRING` and `GONE` only.
     """
@@ -54,8 +51,6 @@ class Booted:
 
 @dataclass(frozen=True, slots=True)
 class LeaseRequested:
-    """A client requests the replica."""
-
     lease_id: str
 
 
@@ -95,8 +90,6 @@ class Offer:
 
 @dataclass(frozen=True, slots=True)
 class GrantLease:
-    """Tell the client that the lease is granted."""
-
     lease_id: str
 
 

@@ -13,7 +13,6 @@ class WindowSummary:
     """Summary of a window.
 
     Attributes:
-        count: Number of values.
         p50, p95: Percentiles of the kept values; None without values.
     """
 
@@ -30,7 +29,6 @@ class Window:
     values: list[float] = field(default_factory=list)
 
     def add(self, value: float) -> None:
-        """Count a value."""
         self.count += 1
         if len(self.values) < MAX_VALUES:
             self.values.append(value)

@@ -65,7 +65,6 @@ class WrongTokens:
         return self._guesses.left_s(address, now_s) > 0
 
     def known(self) -> int:
-        """Return the number of entries."""
         return len(self._guesses) + len(self._again) + len(self._right)
 
 

@@ -10,8 +10,6 @@ from typing import Any
 
 
 class Status(enum.StrEnum):
-    """Verdict of a check."""
-
     OK = "ok"
     WARN = "warn"  # works, but something is lost; or an option is not there
     MISSING = "missing"
@@ -22,11 +20,8 @@ class Finding:
     """One row of the table.
 
     Attributes:
-        name: Stable name of the check.
-        found: Finding in one sentence.
         remedy: Remedy; empty when nothing is to be done.
         needed: The local runtime cannot run without it.
-        facts: Finding for machines.
     """
 
     name: str
@@ -43,7 +38,6 @@ class DoctorContext:
 
     Attributes:
         data_dir: Folder of images and replicas (which may not exist yet).
-        replicas: Number of replicas for which the limits are checked.
         kernel: Kernel to boot in a virtual machine; None: one of /boot.
         deep: Also boot virtual machines.
     """

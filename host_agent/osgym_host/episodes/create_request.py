@@ -64,5 +64,4 @@ def read_task(given: Mapping[str, Any] | None) -> Task | None:
 
 
 def task_error(error: TaskError) -> ServiceError:
-    """Return a fault of a task as an error for clients."""
     return ServiceError(error.code, error.message, {**error.details, "error_class": error.error_class})

@@ -89,7 +89,6 @@ class EpisodeCreator:
 
         Args:
             client: The client, for its turn in the queue for replicas.
-            mark: The request that the episode answers.
             leased: Called once there is a replica, before the setup.
 
         Raises:

@@ -120,8 +120,6 @@ class HostEpisode:
         evaluation: Answer of the check, for repeated requests.
         check: Task of the check, running or done.
         disk_was_full: True if the host's disk was full during the episode: saved files may be missing.
-        reach: Reaches of the client into the desktop.
-        agent_faults: Counter of guest agent faults on this host.
         lock: Lock held by a step, an evaluation or a branch point.
     """
 
@@ -166,7 +164,6 @@ class HostEpisode:
             yield
 
     def log_fields(self) -> Mapping[str, str | int | None]:
-        """Return the fields that name the episode in log lines."""
         return {
             "replica": self.replica.replica_id,
             "generation": self.replica.generation or None,
@@ -190,7 +187,6 @@ class HostEpisode:
         return self.steps.done if planned and self.steps.done is not None else meaning.termination
 
     def state(self) -> EpisodeState:
-        """Return the state as the API shows it."""
         error, done = None, self.steps.done
         if self.over is not None and self.over.reason is not Reason.CLOSED:
             error = ErrorInfo(self.over.code, self.over.message, self.over.details)

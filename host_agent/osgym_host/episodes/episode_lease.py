@@ -14,7 +14,6 @@ class EpisodeLease:
         token: Secret that every call must carry.
         expires_at: Time of expiry by the monotonic clock; each call postpones it.
         journaled_until: Value of `expires_at` in the journal.
-        calls: Number of calls in flight.
     """
 
     token: str
@@ -24,7 +23,6 @@ class EpisodeLease:
     calls: int = 0
 
     def renew(self) -> None:
-        """Postpone the expiry."""
         self.expires_at = time.monotonic() + self.ttl_s
 
     def idle_s(self) -> float:

@@ -32,12 +32,10 @@ class EpisodeProgress(Message):
 
     Attributes:
         seq: Last number that was accepted, answered or not; 0 before the first step.
-        step: Number of steps.
         done: Reason for which the step `seq` ends the episode once it is carried out.
         guest_base: Difference of `seq` and the guest agent's number. Positive: the agent was started anew at
             that number. Negative: it did interventions, or the look before its task template was taken.
         actions: Actions of the step in internal form, to be sent again if the guest never got them.
-        interventions: Number of interventions of people.
         by_person: True if the actions are those of an intervention after the step `seq`.
     """
 
@@ -74,7 +72,6 @@ class SavedEpisode(Message):
         task: Task as the client sent it; its setup is done.
         outputs: Outputs that setup steps kept of their commands.
         screen: Width and height in pixels.
-        run: Name of the run to which the episode belongs.
     """
 
     task: Mapping[str, Any] | None

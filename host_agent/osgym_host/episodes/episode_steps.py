@@ -20,7 +20,6 @@ class EpisodeSteps:
 
     Attributes:
         max_steps: Number of steps after which the episode is done.
-        progress: Last step that was entered.
         answered: True if the guest is known to have carried out that step.
         unrecorded: Number of a step whose trajectory line may be missing.
         on_change: Called with each new progress, before the step is sent to the guest.
@@ -40,7 +39,6 @@ class EpisodeSteps:
         return self.progress.done if self.answered else None
 
     def enter(self, seq: int, parsed: ParsedActions) -> None:
-        """Enter a new step as the last one."""
         last = self.progress
         done: str | None = parsed.ending.value if parsed.ending is not None else None
         if done is None and self.max_steps is not None and last.step + 1 >= self.max_steps:

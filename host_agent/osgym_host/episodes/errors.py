@@ -16,7 +16,6 @@ class EpisodeOver(ServiceError):
     """The episode ended for a reason of the table in `core.reasons`.
 
     Attributes:
-        reason: Reason of the end.
         error_class: Party at fault, by `core.loss`; None for a planned end.
     """
 
@@ -52,7 +51,6 @@ class EpisodeOver(ServiceError):
 
 
 def disk_refuses(error: OSError) -> ServiceError:
-    """Return the error for a full disk of the host."""
     text = f"The host cannot keep the episode's files: {error.strerror}. Free some of its disk (data_dir)."
     return ServiceError(ErrorCode.NO_CAPACITY, text, {"setting": "disk_reserve_mib"})
 

@@ -35,7 +35,6 @@ error of its own, which says whose fault the delay is."""
 
 
 def no_task() -> ServiceError:
-    """Return the error for the evaluation of an episode without a task."""
     return ServiceError(ErrorCode.TASK_INVALID, "The episode has no task, so it cannot be scored.")
 
 
@@ -57,7 +56,6 @@ def lost_by_policy(loss: ErrorInfo, termination_reason: str, *, interventions: i
     Without a valid 0, a policy that foresees its failure would gain by breaking the desktop.
 
     Args:
-        loss: Error that ended the episode.
         interventions: Number of times that a person acted. If any, that person may have broken the desktop,
             and the answer is not valid for training.
     """

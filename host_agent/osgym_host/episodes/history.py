@@ -28,7 +28,6 @@ class History:
         self._task: asyncio.Task[None] | None = None
 
     def start(self) -> None:
-        """Start to sample."""
         self._task = asyncio.create_task(self._run(), name="history")
 
     async def close(self) -> None:

@@ -156,7 +156,6 @@ class UnfinishedEpisode:
     """Episode that a killed host agent left.
 
     Attributes:
-        progress: Progress at the last note.
         touched_at: Unix time of the last sign of life of the lease.
         scored: True if the check had begun.
     """
@@ -270,7 +269,6 @@ class EpisodeJournal:
             log.warning("that episode %s is scored was not noted: %s", episode_id, error)
 
     def evaluated(self, episode_id: str, answer: EvaluationAnswer) -> None:
-        """Write the score of an episode."""
         if not self._steps:
             return
         try:

@@ -17,8 +17,6 @@ _OPEN_BUCKETS = (0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 300)
 
 
 class EpisodeMetrics:
-    """Counters and histograms of episodes."""
-
     def __init__(self, registry: CollectorRegistry) -> None:
         self.step_ms, self.open_ms = Window(), Window()
         """Of steps in the guest, and of creates as a whole, for `History`."""
@@ -116,7 +114,6 @@ class EpisodeMetrics:
         self._pause_s.observe(pause_ms / 1000)
 
     def branched(self, pause_ms: float, children_s: float, children: int) -> None:
-        """Count a fork with all its children."""
         self.paused(pause_ms)
         self._children_s.observe(children_s)
         self._children.inc(children)

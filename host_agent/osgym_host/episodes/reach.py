@@ -57,7 +57,6 @@ _CODES: Mapping[str, ErrorCode] = {
 
 
 def refused_reach(error: GuestRefused) -> ServiceError:
-    """Return the host's error for a reach that the guest refused."""
     code = _CODES.get(error.code, ErrorCode.REACH_FAILED)
     message = error.message
     if error.code == GuestErrorCode.NOT_FOUND:
@@ -66,8 +65,6 @@ def refused_reach(error: GuestRefused) -> ServiceError:
 
 
 class ReachService:
-    """Reaches into the desktops of this host."""
-
     def __init__(self, episodes: EpisodeService, offered: Callable[[], frozenset[ReachKind]]) -> None:
         self._episodes = episodes
         self._offered = offered
@@ -87,7 +84,6 @@ class ReachService:
         )
 
     async def read_file(self, episode_id: str, body: ReadFileRequest) -> Body:
-        """Read a file."""
         said = {"path": body.path, "max_bytes": body.max_bytes}
         return await self._call(
             ReachKind.READ_FILE,
@@ -122,7 +118,6 @@ class ReachService:
         return xml[: body.max_bytes], len(xml) > body.max_bytes
 
     async def windows(self, episode_id: str, lease: str) -> WindowsAnswer:
-        """List the windows."""
         return await self._call(ReachKind.WINDOWS, episode_id, lease, {}, lambda guest: guest.reach.windows())
 
     async def start_recording(self, episode_id: str, body: RecordRequest) -> None:
@@ -138,7 +133,6 @@ class ReachService:
         )
 
     async def end_recording(self, episode_id: str, body: RecordEndRequest) -> Body:
-        """End a video and return it."""
         return await self._call(
             ReachKind.RECORD,
             episode_id,
@@ -183,7 +177,6 @@ class ReachService:
     # What all share --------------------------------------------------------------------------------
 
     def _admitted(self, kind: ReachKind, episode_id: str, lease: str) -> HostEpisode:
-        """Return the episode if its client may reach into it in this way now."""
         episode = self._episodes.claim(episode_id, lease)
         if kind not in self._offered():
             text = f"The guests of this host cannot do that ({kind}): they have no agent of ours inside."

@@ -49,7 +49,6 @@ class ReplicaLease:
         self.generation = generation
 
     def attach(self, manager: ReplicaManager) -> None:
-        """Use a replica that the pool leased."""
         self.manager, self._guest = manager, manager.guest
         self.replica_id, self.generation = manager.replica_id, manager.generation
 
@@ -88,7 +87,6 @@ class ReplicaLease:
         return self._guest
 
     def loss(self) -> EpisodeOver:
-        """Return the error to raise for a lost replica."""
         return self.lost.result().copy()
 
     def release(self, reason: Reason, detail: str = "") -> None:

@@ -67,8 +67,6 @@ class _KnownRequest:
 
 
 class RequestRegistry:
-    """Requests of this host by their id."""
-
     def __init__(self, creator: EpisodeCreator, forks: EpisodeForks, checkpoints: Checkpoints) -> None:
         self._service = creator.service
         self._creator = creator

@@ -101,7 +101,6 @@ class EpisodeService:
     # Finding -----------------------------------------------------------------------------------
 
     def active(self) -> list[HostEpisode]:
-        """Return the episodes that have a replica now."""
         return list(self._active.values())
 
     def latest(self, limit: int) -> list[HostEpisode]:
@@ -162,14 +161,7 @@ class EpisodeService:
         timing_ms: Mapping[str, float] | None = None,
         pause_ms: float | None = None,
     ) -> None:
-        """Add a new episode that has its replica, before its client gets it.
-
-        Args:
-            mark: Request that the episode answers.
-            frame: First frame, for the trajectory.
-            timing_ms: Times of the phases of a create.
-            pause_ms: Pause of the parent, for an episode that was branched.
-        """
+        """Add a new episode that has its replica, before its client gets it."""
         self.journal.began(JournalEntry.of(episode, mark))
         self._activate(episode)
         if timing_ms is not None:

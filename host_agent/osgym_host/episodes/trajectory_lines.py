@@ -62,7 +62,6 @@ class TrajectoryLines:
         self._recorder.add(episode_id, {"kind": "evaluation", **evaluation.to_dict()})
 
     def end(self, episode: HostEpisode, cause: Reason) -> None:
-        """Add the last line with the cause of the end."""
         how = episode.termination_reason()
         line = {"kind": "end", "termination_reason": how, "cause": cause.value, "time": time.time()}
         if episode.reach.events:

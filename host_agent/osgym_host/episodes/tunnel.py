@@ -35,7 +35,6 @@ class EpisodeTunnel:
 
         Args:
             take: Gives what the client sends, empty at the end of that; None when the client is gone.
-            give: Sends to the client.
         """
         up = asyncio.create_task(self._up(take))
         down = asyncio.create_task(self._down(give))

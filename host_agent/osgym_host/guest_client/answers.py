@@ -34,7 +34,6 @@ class GuestRefused(GuestError):
     """The guest answered with an error status.
 
     Attributes:
-        status: HTTP status.
         code: Stable code (`not_ready`, `bad_sequence`, …); `error` where the guest gave none.
         details: Other fields of the guest's answer.
     """

@@ -58,7 +58,6 @@ class GuestCalls:
     async def small_json(
         self, method: str, path: str, body: Mapping[str, Any] | None = None, *, timeout_s: float
     ) -> dict[str, Any]:
-        """Return an answer that is a small JSON object."""
         data = b"" if body is None else json.dumps(body).encode()
         answer = await self.answer(method, path, data, timeout_s=timeout_s, max_body=MAX_SMALL_JSON_BYTES)
         return json_object(answer)

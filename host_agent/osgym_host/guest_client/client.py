@@ -82,7 +82,6 @@ class GuestClient:
     # The step protocol -----------------------------------------------------------------------
 
     async def health(self, *, timeout_s: float = DEFAULT_TIMEOUT_S) -> GuestHealth:
-        """Return the state of the guest agent."""
         return health(await self._calls.small_json("GET", "/v1/health", timeout_s=timeout_s))
 
     async def ready(self, *, timeout_s: float = 30.0) -> GuestHealth:

@@ -285,12 +285,10 @@ class HttpClient:
         self.drop_idle()
 
     def drop_idle(self) -> None:
-        """Close all idle connections."""
         while self._idle:
             self._idle.pop().close()
 
     def socket_inodes(self) -> list[int]:
-        """Return the inodes of the sockets of idle connections."""
         return [os.fstat(connection.sock.fileno()).st_ino for connection in self._idle]
 
     def _take_idle(self) -> _Connection | None:
@@ -309,7 +307,6 @@ class HttpClient:
             connection.close()
 
     def head(self, method: str, path: str, body: bytes, content_type: str = "application/json") -> bytes:
-        """Return the head of a request, as bytes."""
         head = f"{method} {_header_safe(path)} HTTP/1.1\r\n{self._common}"
         if body or method != "GET":
             head += f"Content-Type: {_header_safe(content_type)}\r\nContent-Length: {len(body)}\r\n"

@@ -84,7 +84,6 @@ class ReachCalls:
         await self._calls.answer("POST", path, data, timeout_s=TRANSFER_S, max_body=4096)
 
     async def windows(self) -> WindowsAnswer:
-        """List the windows."""
         answer = _message(WindowsAnswer, json_object(await self._json("windows", {}, SHORT_S)))
         if len(answer.windows) > MAX_WINDOWS:
             raise GuestProtocolError(f"windows: {len(answer.windows)} of them")

@@ -71,7 +71,6 @@ class GuestTunnel:
         await self._loop.sock_sendall(self._sock, data)
 
     def send_end(self) -> None:
-        """Close the sending side."""
         self._sock.shutdown(socket.SHUT_WR)
 
     def close(self) -> None:

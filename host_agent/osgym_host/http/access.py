@@ -56,7 +56,6 @@ class AccessPolicy:
         tokens: Tokens with a scope; None without a file of them.
         rate: Rate limit of each token with a scope.
         token_rate: Rate limit of `token`, shared by all who have it.
-        wrong: Wrong tokens by address.
         look_cpu_percent: Share of a processor for the calls of one `observe` token; 0 sets no bound.
     """
 
@@ -88,7 +87,6 @@ class AccessControl:
         self._bearer = None if policy.token is None else f"Bearer {policy.token}".encode()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Pass the call on or answer it."""
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return

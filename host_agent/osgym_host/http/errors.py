@@ -38,7 +38,6 @@ def error_answer(path: str, error: ErrorInfo, status: int) -> JSONResponse:
 
 
 def install(app: FastAPI) -> None:
-    """Register the handlers."""
     app.add_exception_handler(ServiceError, _episode_error)
     app.add_exception_handler(RequestValidationError, _invalid)
     app.add_exception_handler(HTTPException, _http_error)

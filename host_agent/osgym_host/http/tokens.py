@@ -54,7 +54,6 @@ class ScopedToken:
     digest: bytes
 
     def to_line(self) -> bytes:
-        """Return the token's line of the file."""
         return f"{self.scope} {self.name} {self.digest.hex()}\n".encode()
 
 

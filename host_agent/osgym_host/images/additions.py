@@ -59,7 +59,6 @@ class Addition:
     """Folder of an addition.
 
     Attributes:
-        folder: Path of the folder.
         definition: Content of its `addition.toml`.
     """
 

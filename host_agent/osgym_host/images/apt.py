@@ -97,9 +97,7 @@ class WantedPackages:
     """Packages to download.
 
     Attributes:
-        names: Names of the packages.
         status: dpkg's status file of the image into which they are to be installed.
-        cache: Folder of downloaded packages.
         lists: Folder of the mirror's lists, kept from one bake to the next.
     """
 

@@ -64,8 +64,6 @@ class BakeRequest:
 
 @dataclass(frozen=True, slots=True)
 class _Parts:
-    """Parts of a finished image."""
-
     below: CachedTree
     guest: GuestAgent
     key: str
@@ -153,7 +151,6 @@ class Baker:
         return hash_of(request.flavor, desktop.digest, self._source.guest_key(), guest.key())
 
     def _base(self, request: BakeRequest, idmap: IdMap) -> CachedTree:
-        """Return the package part: the kept one, or a new one."""
         key = self._base_key(request)
         kept = None if request.refresh else self._bases.find(key, idmap)
         if kept is not None:
@@ -174,7 +171,6 @@ class Baker:
             return self._bases.put(made, key, request.flavor, digest, packages, idmap)
 
     def _desktop(self, request: BakeRequest, base: CachedTree, idmap: IdMap) -> CachedTree:
-        """Return the desktop part: the kept one, or a new one."""
         key = self._desktop_key(request, base)
         kept = None if request.refresh else self._desktops.find(key, idmap)
         if kept is not None:

@@ -19,8 +19,6 @@ class CachedTree:
 
     Attributes:
         folder: Folder that holds `rootfs`.
-        digest: Content digest.
-        packages: Installed packages.
     """
 
     folder: Path

@@ -60,7 +60,6 @@ class Calibration(BaseModel):
     """Content of the file; equal recordings give equal files.
 
     Attributes:
-        image_digest: Digest of the explored image.
         applications: Explored applications, by the names of the desktop entries.
     """
 
@@ -135,7 +134,6 @@ def write_calibration(path: Path, found: Calibration) -> None:
 
 
 def forget_calibration(image_folder: Path) -> bool:
-    """Remove the calibration of an image, and return whether there was one."""
     path = calibration_path(image_folder)
     there = path.exists()
     path.unlink(missing_ok=True)

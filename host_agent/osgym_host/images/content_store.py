@@ -168,7 +168,6 @@ class ContentStore(ABC, Generic[Entry, M]):
         raise ImageNotFound(f"no {self.NOUN} is called {name!r}", self.how_to_make(name))
 
     def made_from(self, definition_key: str) -> Entry | None:
-        """Return the newest entry that was made from this definition."""
         return next((entry for entry in self.all() if entry.manifest.definition_key == definition_key), None)
 
     def tag(self, name: str, digest: str) -> None:

@@ -73,7 +73,6 @@ class ImageSource:
 
     @property
     def trees(self) -> list[tuple[Path, str]]:
-        """Return the trees to copy into the image, each with its place."""
         own = [(self.folder / "files", "")]
         if self.addition is None:
             return own
@@ -202,7 +201,6 @@ class VmSource:
         return sorted((self.folder / "provision").glob("[0-9]*"))
 
     def key(self) -> str:
-        """Return the hash of all of it."""
         return tree_hash([self.folder])
 
     def kernel_append(self, root_uuid: str) -> str:

@@ -17,8 +17,6 @@ class StrictModel(BaseModel):
 
 
 class Account(StrictModel):
-    """User of the desktop."""
-
     name: str
     uid: int
     home: str
@@ -67,9 +65,7 @@ class App(StrictModel):
         about: One line for the menu.
         icon: Name in the icon theme.
         panel, desktop: It has an icon there.
-        command: Command that starts it.
         window_class: Class part of WM_CLASS of its main window.
-        flavors: Flavors that have it.
     """
 
     id: str

@@ -29,7 +29,6 @@ class BakeError(ImageError):
     """A stage of a bake failed.
 
     Attributes:
-        stage: Name of the stage.
         log_tail: Last lines of the failing program.
     """
 

@@ -70,7 +70,6 @@ class LayerBake:
         return self.definition.source_date_epoch
 
     def inside(self, *, chroot: bool) -> NamespaceSpec:
-        """Return the namespace for programs of this bake."""
         return NamespaceSpec(
             self.workspace,
             self.idmap,

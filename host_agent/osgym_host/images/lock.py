@@ -50,7 +50,6 @@ class PackageLock:
         return cls(dict(sorted(versions.items())))
 
     def text(self) -> str:
-        """Return the lock in the form of its file."""
         return "".join(f"{name}={version}\n" for name, version in sorted(self.versions.items()))
 
     @property

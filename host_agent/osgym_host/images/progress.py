@@ -14,8 +14,6 @@ from rich.progress import Progress as RichProgress
 
 
 class ProgressDisplay(StrEnum):
-    """Way in which progress is shown."""
-
     BARS = "bars"
     LINES = "lines"
     NONE = "none"
@@ -95,7 +93,6 @@ class BakeProgress:
                     self._bars.update(task, total=self._expected)
 
     def count(self, stage: str, what: str) -> None:
-        """Count one more package of a stage."""
         with self._mutex:
             self._counts[stage] = count = self._counts.get(stage, 0) + 1
             self._move(stage)

@@ -42,7 +42,6 @@ class SnapshotManifest(Manifest):
     Attributes:
         digest: Digest of its RAM, state and disk, and of the machine's shape.
         reference: `<disk image>@<name>`, the tag under which it was made.
-        disk_digest, image_digest: Disk image that it was booted from, and the golden image of that.
         qemu_version: `major.minor.micro` of the QEMU that wrote the state.
         hardware: Machine that an imported disk expects, as in its manifest; None for ours.
         shape: Machine as guest and state see it (`runtimes.qemu.machine.Shape`).
@@ -52,7 +51,6 @@ class SnapshotManifest(Manifest):
         warm_apps: Programs that run in it without a window, as in the setting `warm_apps`.
         ram_mib: Memory of the guest; `ram_data_bytes` is the part that is not zero.
         boot_s: Time from the start of the process until the desktop was drawn and quiet.
-        build_s: Total time.
         session_isolated: Value in the manifest of the disk that it was booted from.
     """
 
@@ -90,7 +88,6 @@ class Snapshot(StoredContent[SnapshotManifest]):
 
     @property
     def name(self) -> str:
-        """Tag under which it was made: its reference."""
         return self.reference
 
     @property
@@ -110,12 +107,10 @@ class Snapshot(StoredContent[SnapshotManifest]):
 
     @property
     def ram(self) -> Path:
-        """Frozen memory."""
         return self.folder / RAM
 
     @property
     def state(self) -> Path:
-        """Frozen state of the devices."""
         return self.folder / STATE
 
     @property
@@ -171,7 +166,6 @@ class SnapshotStore(ContentStore[Snapshot, SnapshotManifest]):
         return Snapshot(folder, SnapshotManifest.model_validate_json(text))
 
     def how_to_make(self, name: str) -> str:
-        """Return the command that makes a snapshot of this reference."""
         return how_to_make(name)
 
 

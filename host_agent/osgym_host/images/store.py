@@ -71,13 +71,10 @@ class ImageManifest(Manifest):
 
 
 class Image(StoredContent[ImageManifest]):
-    """A complete golden image."""
-
     __slots__ = ()
 
     @property
     def name(self) -> str:
-        """Tag under which it was made: its flavor."""
         return self.flavor
 
     @property
@@ -113,7 +110,6 @@ class ImageStore(ContentStore[Image, ImageManifest]):
         return Image(folder, ImageManifest.model_validate_json(text))
 
     def how_to_make(self, name: str) -> str:
-        """Return the command that bakes an image of this flavor."""
         return build_command(name)
 
     def reap(self) -> list[str]:

@@ -73,9 +73,6 @@ class GuestAgent:
     def install(self, target: Path, cache: Path) -> None:
         """Install it and the protocol into the folder `target`.
 
-        Args:
-            cache: Folder of built wheels.
-
         Raises:
             BakeError: It could not be built.
         """
@@ -94,7 +91,6 @@ class GuestAgent:
         )
 
     def _wheel(self, source: Path, cache: Path) -> Path:
-        """Return its wheel, built anew when the source changed."""
         kept = cache / f"guest-{self.key()[:16]}"
         with tempfile.TemporaryDirectory(prefix=".new-", dir=cache) as scratch:
             copy = Path(scratch) / "source"
@@ -147,7 +143,6 @@ def _digests(package: Path) -> Mapping[str, str]:
 
 
 def _read_digests(path: Path) -> Mapping[str, str]:
-    """Read digests in the form of sha256sum."""
     lines = (line.split("  ", 1) for line in path.read_text().splitlines())
     return {name: digest for digest, name in lines}
 

@@ -43,11 +43,9 @@ class NoticeWriter:
 
     @property
     def all_reported(self) -> bool:
-        """Whether all sources have reported."""
         return len(self._heard) == self._sources
 
     def tell(self, source: str, notice: Notice | None) -> None:
-        """Record the report of a source."""
         self._heard.add(source)
         self._drain = self._drain.updated(source, notice)
         found = self._drain.notice

@@ -53,7 +53,6 @@ class AwsSpot(NoticeSource):
         await self._metadata.aclose()
 
     async def poll(self) -> Notice | None:
-        """Return the notice that holds now."""
         text = await self._get("/latest/meta-data/spot/instance-action")
         notice = None if text is None else instance_action(text)
         if notice is None:

@@ -43,7 +43,6 @@ class NoticeSource(ABC):
     Attributes:
         name: Name of the source, constant while the process lives.
         pause_s: Time between two polls.
-        limit_s: Deadline of one poll.
     """
 
     name: str
@@ -108,7 +107,6 @@ class NoticeFile(NoticeSource):
         self._path = path
 
     async def poll(self) -> Notice | None:
-        """Return the notice that holds now."""
         text = await asyncio.to_thread(_read, self._path)
         if text is not None:
             return file_notice(text)

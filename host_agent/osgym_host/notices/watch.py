@@ -69,14 +69,11 @@ class Watcher:
 
 
 class NoticeWatch:
-    """All sources of a host."""
-
     def __init__(self, sources: Sequence[NoticeSource], tell: Tell) -> None:
         self.watchers = [Watcher(source, tell) for source in sources]
         self._tasks: list[asyncio.Task[None]] = []
 
     def start(self) -> None:
-        """Start polling."""
         self._tasks = [asyncio.create_task(w.run(), name="notices") for w in self.watchers]
 
     async def close(self) -> None:

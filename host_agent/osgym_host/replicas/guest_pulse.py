@@ -51,7 +51,6 @@ class PulseOptions:
         patience_s: So long nothing is measured, as nearly all answers have come by then.
         silent_s: Silence beyond the deadline from which a guest that could have answered is frozen.
         excused_s: Longest time that waits for disks and restarts excuse.
-        look_s: Interval of checks of an open question.
         answer_s: Within which a question must be answered, counted or not.
     """
 
@@ -69,7 +68,6 @@ class PulseOptions:
         """Return whether a guest must be asked.
 
         Args:
-            since_s: Since it was asked last.
             call_s: How long a call to it has been waiting.
             replicas: How many there are.
         """
@@ -143,9 +141,7 @@ class GuestPulse:
         """Keep the arguments; `run` starts to ask.
 
         Args:
-            managers: Returns the managers of the pool's replicas.
             used_cpu_s: Returns the CPU time that a replica has used so far.
-            options: Intervals and bounds.
         """
         self._managers = managers
         self._used_cpu_s = used_cpu_s

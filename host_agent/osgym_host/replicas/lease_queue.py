@@ -130,7 +130,6 @@ class LeaseQueue:
             manager.retire(Reason.SURPLUS)
 
     def remove(self, manager: ReplicaManager) -> None:
-        """Forget a replica that retires."""
         if manager in self._ready:
             self._ready.remove(manager)
         waiter = self._promises.pop(manager.replica_id, None)

@@ -129,7 +129,6 @@ class ReplicaManager:
 
     @property
     def replica_id(self) -> str:
-        """Id of the replica."""
         return self._spec.replica_id
 
     @property
@@ -139,12 +138,10 @@ class ReplicaManager:
 
     @property
     def spec(self) -> base.ReplicaSpec:
-        """Specification that the replica is made from."""
         return self._spec
 
     @property
     def state(self) -> ReplicaState:
-        """State of the replica."""
         return self._replica.state
 
     @property
@@ -214,7 +211,6 @@ class ReplicaManager:
         return None if self.clone is None else await self._runtime.freeze_disk(self.clone)
 
     def send(self, event: states.Event) -> None:
-        """Send an event to the mailbox."""
         self._mailbox.put_nowait(event)
 
     def retire(self, reason: Reason, detail: str = "") -> None:

@@ -84,7 +84,6 @@ class Pool:
     A used replica never comes back: whoever got one retires it, and the plan replaces it.
 
     Attributes:
-        replicas: All replicas that are not gone.
         queue: Those that are ready, and those who wait for one.
         reservations: Room that is kept for children.
         admission: Capacity of the host for more replicas.
@@ -151,7 +150,6 @@ class Pool:
     # Life --------------------------------------------------------------------------------------
 
     def start(self) -> None:
-        """Start to fill the pool."""
         self._background = [
             asyncio.create_task(self._keep_filled(), name="pool:fill"),
             asyncio.create_task(self._usage.run(), name="pool:measure"),

@@ -13,7 +13,6 @@ class PoolExhausted(OsgymHostError):
     """No replica was free in time.
 
     Attributes:
-        waited_s: Time waited.
         blocked: Cause that keeps the pool from growing.
         last_failure: Why the last attempt to make one failed, empty when none did.
         setting: Setting behind `blocked`; None without one.

@@ -43,11 +43,9 @@ class StallWatch:
     """Counters of one stall since it was first seen. All methods block for some milliseconds.
 
     Attributes:
-        clone: Replica of the runtime.
         used_cpu_s: Returns the CPU time that the replica has used so far (`Runtime.used_cpu_s`).
         look_s: Interval at which `look` is to be called. A longer one means that the host agent was late.
         waited_s: Time that the answer had been late already when the watch began.
-        agent_pid: Process of the guest agent.
     """
 
     clone: base.Replica

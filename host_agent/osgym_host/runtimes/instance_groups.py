@@ -45,7 +45,6 @@ def close_groups(folder: Path, tree: CgroupTree) -> None:
 
 
 def record_groups(folder: Path, paths: list[Path]) -> None:
-    """Record the places of the instance's groups."""
     (folder / RECORD).write_text(json.dumps([str(path) for path in paths]))
 
 

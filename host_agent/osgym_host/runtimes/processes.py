@@ -100,7 +100,6 @@ def cpu_waits_s(pid: int) -> dict[int, float]:
 
 
 def processes_of(init_pid: int) -> set[int]:
-    """Return the PIDs of a process and all its descendants."""
     children: dict[int, list[int]] = {}
     for entry in Path("/proc").iterdir():
         if not entry.name.isdigit():

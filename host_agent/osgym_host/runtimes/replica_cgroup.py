@@ -86,7 +86,6 @@ class CgroupGroup:
         return [str(folder / "cgroup.procs") for folder in dict.fromkeys(self._processes.values())]
 
     def pids(self) -> set[int]:
-        """Return the PIDs of the processes inside."""
         found: set[int] = set()
         for folder in set(self._folders.values()):
             for group in _with_children(folder):
@@ -118,7 +117,6 @@ class CgroupGroup:
                 remove_folder(group, deadline)
 
     def charged_mib(self) -> float | None:
-        """Memory charged to the cap."""
         name = "memory.current" if self._version.get("memory") == 2 else "memory.usage_in_bytes"
         value = self._read_int("memory", name)
         return None if value is None else value / _MIB

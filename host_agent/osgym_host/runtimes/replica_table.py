@@ -43,7 +43,6 @@ class ReplicaTable(Generic[R]):
 
     def __init__(self, runtime: str, kind: type[R], destroy: Callable[[R], Awaitable[None]]) -> None:
         """Args:
-        runtime: Name of the runtime, for messages.
         destroy: Kills a replica and removes all of it; raises ReplicaDestroyFailed.
         """
         self._runtime = runtime
@@ -89,7 +88,6 @@ class ReplicaTable(Generic[R]):
             raise ReplicaExists(f"{replica_id} exists", replica_id=replica_id)
 
     def add(self, replica: R) -> None:
-        """Add a replica that runs already."""
         self._live[replica.replica_id] = replica
 
     async def create(self, replica_id: str, make: Callable[[], Coroutine[Any, Any, R]]) -> R:

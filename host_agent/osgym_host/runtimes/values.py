@@ -161,7 +161,6 @@ class Usage:
         charged_mib: Memory that the kernel charges to its cap (with page cache), cheaper to read.
         cpu_s: CPU time since it was created, dead processes included.
         overlay_mib: Disk space of its files, deleted ones that are still open included.
-        processes: Number of its processes.
         written_mib: Amount that its live processes have written to files since they started.
         fds_in_flight: Number of descriptors sent over its unix sockets and not received: their files are in
             no other number.

@@ -83,7 +83,6 @@ class CloudMonitoring(Publisher):
             raise PublishFailed(f"HTTP {answer.status_code}: {answer.text[:300]}")
 
     def _begin(self) -> None:
-        """Read this instance's identity."""
         credentials, project = self._google.default(scopes=[SCOPE])
         with make_client(
             DIRECT,

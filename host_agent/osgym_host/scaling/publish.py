@@ -21,9 +21,7 @@ class PressurePublisher:
     it.
 
     Attributes:
-        published: Number of successful calls.
         failures: Number of failures since the last success.
-        why: Last failure.
     """
 
     def __init__(self, publisher: Publisher, read: Callable[[], float | None], every_s: float) -> None:

@@ -31,11 +31,7 @@ class PublisherUnavailable(OsgymHostError):
 
 
 class Publisher(ABC):
-    """Receiver of the number.
-
-    Attributes:
-        name: Name for messages.
-    """
+    """Receiver of the number."""
 
     name: str
 
@@ -56,7 +52,6 @@ class PressureFile(Publisher):
         self._path = path
 
     def put(self, percent: float | None) -> None:
-        """Write the number, with the time."""
         text = json.dumps({METRIC: percent, "at": round(time.time(), 3)})
         try:
             write_whole(self._path, text.encode(), 0o644)

@@ -136,7 +136,6 @@ class _KnownSettings:
 
 
 def _present_name(key: str, source: str) -> str:
-    """Return the current name of a setting, with a warning for a former name."""
     if key not in _RENAMED:
         return key
     log.warning("%s is now called %s (%s)", _shown(source, key), _shown(source, _RENAMED[key]), source)
@@ -181,7 +180,6 @@ def _setting_of(variable_name: str) -> str:
 
 
 def variable(key: str) -> str:
-    """Return the environment variable of a setting."""
     return PREFIX + key.replace(".", "_").upper()
 
 

@@ -25,8 +25,6 @@ _DETAIL = "asked"
 
 
 class CheckPart(StrEnum):
-    """The part of a check that a question belongs to."""
-
     QUIET = "quiet"
     """The wait until the desktop has come to rest."""
     POSTCONFIG = "postconfig"
@@ -49,7 +47,6 @@ class Question:
     """A question of a task's check.
 
     Attributes:
-        part: Part of the check.
         index: Index of the step of ``postconfig``, or of the metric; 0 for `CheckPart.QUIET`.
     """
 

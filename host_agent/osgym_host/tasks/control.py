@@ -67,7 +67,6 @@ _SILENCE = struct.pack(_WAV, b"RIFF", 236, b"WAVEfmt ", 16, 1, 1, 8000, 8000, 1,
 
 
 def _package(part: str, kind: str, xml: str) -> bytes:
-    """Return an Office Open XML file of one part."""
     buffer = io.BytesIO()
     with zipfile.ZipFile(buffer, "w") as archive:
         override = f'<Override PartName="/{part}" ContentType="{_MAIN}.{kind}.main+xml"/>'
@@ -151,7 +150,6 @@ async def blame_result(
 
 
 async def _controls(job: MetricJob, run: TaskRun, *, expected_from_replica: bool) -> list[MetricJob]:
-    """Return the job with other results."""
     result, expected = job.result, job.expected
     assert result is not None
     if expected is not None and expected.files and not expected_from_replica and result.files:

@@ -111,7 +111,6 @@ class Needs:
 
     @property
     def words(self) -> tuple[str, ...]:
-        """All needs as texts for people."""
         programs = tuple(f"program {name}{_how(name)}" for name in self.programs)
         files = (
             (f"{self.fetches} file{'s' if self.fetches > 1 else ''} to fetch once",) if self.fetches else ()

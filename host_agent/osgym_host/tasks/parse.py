@@ -35,9 +35,6 @@ def with_account(feature: str) -> str:
 def validate_task(obj: object) -> Task:
     """Read a task file without asking whether this host supports it.
 
-    Args:
-        obj: The decoded JSON.
-
     Raises:
         InvalidTask: With one entry in ``details["problems"]`` for each wrong field.
     """

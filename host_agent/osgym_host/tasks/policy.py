@@ -23,7 +23,6 @@ class TaskPolicy:
         allow_private_addresses: Let downloads reach addresses that are not public.
         allow_downloads: False serves downloads from the cache only.
         max_file_bytes: Largest file fetched from the web or from a guest.
-        evaluation_cpu_s: CPU time of one metric.
         evaluation_timeout_s: Time of one metric in all, on a host that has more to do.
         evaluation_memory_bytes: Memory of one metric, beyond that of the evaluator's libraries.
         disk_reserve_bytes: With less free disk than this nothing is downloaded.

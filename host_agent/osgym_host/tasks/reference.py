@@ -79,7 +79,6 @@ def _title(module: str) -> str:
 
 
 def _sentences(function: Callable[..., Any]) -> str:
-    """Return the first paragraph of a function's docstring."""
     return " ".join((inspect.getdoc(function) or "").partition("\n\n")[0].split())
 
 

@@ -116,8 +116,6 @@ class Conjunction(StrEnum):
 
 
 class Check(BaseModel):
-    """One metric with its arguments."""
-
     model_config = ConfigDict(frozen=True)
 
     func: str

@@ -89,9 +89,6 @@ async def run_steps(
 ) -> None:
     """Carry out steps in order; the first failure ends it, and a command's status is no failure.
 
-    Args:
-        phase: For error messages.
-
     Raises:
         TaskError, GuestError: As `run_setup`.
     """

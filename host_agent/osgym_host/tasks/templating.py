@@ -77,7 +77,6 @@ def why_no_template(task: Task | None, *, has_clock: bool, connects: bool) -> st
 
 
 def _commands(parameters: Any) -> str:
-    """Return all text of a step that is run."""
     if not isinstance(parameters, CommandParameters):
         return ""
     command = parameters.command

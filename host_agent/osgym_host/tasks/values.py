@@ -11,8 +11,6 @@ from osgym_host.runtimes.frozen_disk import FrozenDisk
 
 @dataclass(frozen=True, slots=True)
 class NamedFile:
-    """A file on the host, with its name in the task."""
-
     path: Path
     name: str
 

@@ -38,7 +38,6 @@ def make_router(prefix: str = "", index: str = "index.html") -> APIRouter:
 
     Args:
         prefix: where the page and the API are that it asks, for who serves the pages of several hosts.
-        index: the part that is shown first.
     """
     router = APIRouter(include_in_schema=False, prefix=prefix)
     parts = _parts()
@@ -46,7 +45,6 @@ def make_router(prefix: str = "", index: str = "index.html") -> APIRouter:
     @router.get(PATH)
     @router.get(PATH + "/{name}")
     async def part(request: Request, name: str = index) -> Response:
-        """Return a part of the page."""
         found = parts.get(name)
         if found is None:
             raise ServiceError(ErrorCode.NOT_FOUND, "The dashboard has no such part.")

@@ -155,7 +155,6 @@ class DiskBaker:
         digest: str,
         kind: DiskFormat,
     ) -> assemble.PartitionLayout:
-        """Fill `made` with the disk, its kernel and its initial RAM disk."""
         self._progress.stage("disk", "root file system")
         sizes = self._source.definition.disk
         measured = operate(inside, "measure", path="merged")

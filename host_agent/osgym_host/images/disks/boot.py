@@ -41,7 +41,6 @@ class BootWays:
 
     Attributes:
         table: `gpt`, `mbr`, or empty where there is no partition table.
-        bios: It has boot code for a BIOS.
         uefi: It has an EFI system partition.
     """
 

@@ -160,7 +160,6 @@ def _limit(file_bytes: int, cpu_s: int = _CPU_S) -> None:
 
 
 def _run(argv: list[str], source: Path, file_bytes: int, moved: Callable[[float], None]) -> None:
-    """Run a conversion and report its progress."""
     process = subprocess.Popen(
         argv,
         stdin=subprocess.DEVNULL,

@@ -35,7 +35,6 @@ class ImportRequest:
 
     Attributes:
         source: Disk, which is left unchanged.
-        name: Tag of the import.
         firmware: Firmware; None to detect it.
         screen: Size of its desktop in pixels.
         hardware: Machine that it expects; None for ours.

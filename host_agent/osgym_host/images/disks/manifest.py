@@ -13,8 +13,6 @@ DISK_MANIFEST_VERSION = 1
 
 
 class DiskFormat(StrEnum):
-    """Format of a disk's bytes."""
-
     QCOW2 = "qcow2"
     RAW = "raw"
 
@@ -60,9 +58,7 @@ class DiskManifest(Manifest):
     """Metadata of a disk image; `manifest.json` in its folder.
 
     Attributes:
-        version: Version of the manifest's form.
         name: Tag: the flavor it was made from, or the name of the import.
-        virtual_size_bytes: Size of the disk as a machine sees it.
         image_digest: Golden image that it was made from; None for an import.
         guest: Agent that answers inside.
         kernel_append: Command line for its `vmlinuz`; empty when it has none beside it.
@@ -72,7 +68,6 @@ class DiskManifest(Manifest):
         source: Origin, for people.
         packages: Package name to version of the additions to the golden image.
         size_bytes: Size of the folder on this machine's disk when it was made.
-        bake_s: Duration of the bake.
         session_isolated: Programs of the desktop, root by sudo included, run in namespaces below those of the
             guest agent; False for disks of others, and for those made before there were such.
     """

@@ -94,7 +94,6 @@ def make_overlay(
     """Write a new overlay; the backing file must not change as long as it lives.
 
     Args:
-        kind: Format of the backing file.
         size_bytes: Size the machine sees; None for that of the backing file.
 
     Raises:
@@ -148,7 +147,6 @@ class CowChoice:
 
     Attributes:
         format: Best format of disk images.
-        reason: One sentence for people.
     """
 
     way: CowWay

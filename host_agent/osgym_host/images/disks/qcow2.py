@@ -45,7 +45,6 @@ class Qcow2Header:
     """Fields of a header.
 
     Attributes:
-        virtual_bytes: Size of the disk.
         backing: It names a backing file.
         length: Bytes of the header; extensions follow.
         incompatible: Features without which the file cannot be read.

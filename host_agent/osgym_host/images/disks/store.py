@@ -12,13 +12,10 @@ KERNEL, INITRD = "vmlinuz", "initrd.img"
 
 
 class DiskImage(StoredContent[DiskManifest]):
-    """A complete disk image."""
-
     __slots__ = ()
 
     @property
     def name(self) -> str:
-        """Name of its bake or import."""
         return self.manifest.name
 
     @property
@@ -51,5 +48,4 @@ class DiskStore(ContentStore[DiskImage, DiskManifest]):
         return DiskImage(folder, DiskManifest.model_validate_json(text))
 
     def how_to_make(self, name: str) -> str:
-        """Return the command that makes a disk image of this flavor."""
         return f"{build_command(name)} --format qcow2"

@@ -83,7 +83,6 @@ def parse(datagram: bytes) -> DnsQuestion | None:
 
 
 def answer(question: DnsQuestion, code: DnsCode, addresses: Sequence[str] = ()) -> bytes:
-    """Encode the answer to a question as a datagram."""
     kept = addresses[:MAX_ADDRESSES] if question.asks_address and code is DnsCode.OK else ()
     flags = _RESPONSE | _RECURSION_AVAILABLE | (question.flags & _RECURSION_DESIRED) | int(code)
     records = b"".join(

@@ -135,7 +135,6 @@ class LinkGate(ABC, Generic[SlotT]):
         self._egress, self._notes = await self._do(self._survey)
 
     def _check(self) -> None:
-        """Check by trial whether this host supports links."""
         check_tools(self.instead)
         try:
             used = [
@@ -211,7 +210,6 @@ class LinkGate(ABC, Generic[SlotT]):
         await self._answer(slot)
 
     async def _answer(self, slot: LinkSlot) -> None:
-        """Start a resolver for a link with egress."""
         if slot.egress is Egress.NONE:
             return
         if slot.egress is Egress.OPEN:

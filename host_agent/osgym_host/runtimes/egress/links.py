@@ -40,7 +40,6 @@ def link_of(slot: int, links: ipaddress.IPv4Network) -> Link:
 
 
 def slots_in(links: ipaddress.IPv4Network) -> int:
-    """Return the number of links that fit into a network."""
     return min(links.num_addresses // 2, 100_000)
 
 

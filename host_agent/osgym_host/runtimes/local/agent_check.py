@@ -102,7 +102,6 @@ def identify(pids: Collection[int], listening: int) -> dict[str, Any]:
     """Return the identity of the agent of a replica that nobody has used yet, as a JSON object.
 
     Args:
-        pids: Processes of the replica.
         listening: Inode of the listening socket that the host made for the agent.
 
     Raises:
@@ -131,7 +130,6 @@ def check(
         before: Result of `identify`.
         connections: Inodes of the agent's ends of the connections that the host has to it now.
         rootfs: The image's root file system.
-        upper: Upper layer of the replica.
 
     Raises:
         TooBusy: It takes too long for want of a processor.

@@ -35,7 +35,6 @@ class Program:
         self._labels[name] = len(self._instructions)
 
     def load(self, offset: int) -> None:
-        """Load a word of the data at an offset."""
         self._instructions.append(_Instruction(_LD_W_ABS, offset))
 
     def keep_bits(self, mask: int) -> None:

@@ -150,7 +150,6 @@ async def _try_create(runtime: LocalRuntime, image: ProbeImage) -> list[Finding]
 
 
 def _isolation(shared_because: str, devices_shared: bool) -> Finding:
-    """Return the finding about the ids that the replica had."""
     name = "isolation"
     unbounded = unbounded_because()
     bounds = "Namespaces, inotify instances, queued signals and message queues are bounded for each replica"
@@ -190,7 +189,6 @@ def _failed(name: str, text: str) -> Finding:
 
 
 def _namespace_remedy() -> str:
-    """Return which of the usual obstacles to namespaces is present here."""
     for path, bad, remedy in (
         (
             "kernel/apparmor_restrict_unprivileged_userns",

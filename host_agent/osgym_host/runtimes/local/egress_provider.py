@@ -49,7 +49,6 @@ class ReplicaEgress:
     """Egress reserved for one replica. Close it as soon as the replica runs, or its making failed.
 
     Attributes:
-        name: Id of the replica.
         name_server: Address of the host's end of the link; empty without one.
         proxy_setup: Variables and files that make programs use the proxy; None without it.
         channel: Channel for the socket that listens for the proxy; None without it.

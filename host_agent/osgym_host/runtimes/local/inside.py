@@ -26,12 +26,7 @@ NAMESPACES = sc.CLONE_NEWUSER | sc.CLONE_NEWPID | sc.CLONE_NEWNS | sc.CLONE_NEWI
 
 
 class StepFailed(Exception):
-    """Failure of a step on the way into the replica.
-
-    Attributes:
-        step: Name of the step.
-        reason: Text of the cause.
-    """
+    """Failure of a step on the way into the replica."""
 
     def __init__(self, step: str, cause: OSError) -> None:
         super().__init__(f"{step}: {cause}")

@@ -31,7 +31,6 @@ class LocalKind(RuntimeKind):
         return ImageRef(image, image.flavor)
 
     def make(self, settings: Settings, image: ImageRef | None) -> Runtime:
-        """Make the runtime, with links or a proxy where replicas have egress."""
         egress = Egress(settings.egress)
         links = proxy = None
         if uses_proxy(settings):

@@ -30,7 +30,6 @@ class Starting:
             a line, then errors as `step`, line end, text. It closes when the session runs, or when maker and
             first process have ended.
         maker: PID of the process that makes its first one (see `outer`), 0 when it is gone.
-        own_devices: Its device nodes are its own.
         pid: PID of its first process, 0 until the maker named it.
         listening: Inode of the guest agent's socket, 0 until the maker named it.
         told: Bytes that came through the pipe besides.
@@ -58,7 +57,6 @@ class _Parts:
     Attributes:
         numbers: User and group of the replica's first ids in the outer namespace.
         image: See `inside.Descriptors`.
-        dev: The same.
         groups: See `inside.Descriptors`.
         template: Template of a clone; None for others.
     """
@@ -120,7 +118,6 @@ def _pipe(closing: contextlib.ExitStack, flags: int) -> tuple[int, int]:
 
 
 def _end(maker: int) -> None:
-    """Kill a maker before it has made anything."""
     os.kill(maker, signal.SIGKILL)
     os.waitpid(maker, 0)
 

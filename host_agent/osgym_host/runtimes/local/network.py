@@ -134,7 +134,6 @@ class ReplicaNetwork(LinkGate[LinkSlot]):
         await self.allow(name, egress)
 
     async def detach(self, name: str) -> None:
-        """Remove link and rules of a replica without processes."""
         slot = self._slots.get(name)
         await super().detach(name)
         if slot is not None and slot.namespace >= 0:

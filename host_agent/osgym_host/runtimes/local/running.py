@@ -36,11 +36,7 @@ class SupervisorCallbacks:
 
 @dataclass(slots=True)
 class Running:
-    """Everything that a started runtime holds. `open` makes it; `close` also releases the instance's folder.
-
-    Attributes:
-        replicas_fd: Descriptor of the folder that holds all replicas' folders.
-    """
+    """Everything that a started runtime holds. `close` also releases the lock that `open` took."""
 
     instance: InstanceDir
     callbacks: SupervisorCallbacks

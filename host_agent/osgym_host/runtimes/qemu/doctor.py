@@ -81,7 +81,6 @@ def _tcg_result(tcg: KernelBoot) -> Finding:
 
 
 async def check_docker(context: DoctorContext) -> list[Finding]:
-    """Check that a Docker daemon answers."""
     remedy = "Not needed by the local runtime. Install docker.io and start its service."
     docker = shutil.which("docker")
     if docker is None:

@@ -97,7 +97,6 @@ class QemuKind(RuntimeKind):
         return ImageRef(found, found.reference, screen, found.manifest.warm_apps)
 
     def make(self, settings: Settings, image: ImageRef | None) -> Runtime:
-        """Make the runtime, with the launcher and the network of the settings."""
         own = _own(settings)
         snapshot = image.image if image is not None and isinstance(image.image, Snapshot) else None
         kvm = snapshot is not None and snapshot.manifest.shape.get("accel") == Accel.KVM

@@ -57,9 +57,6 @@ class QemuOptions:
     """Options of the runtime.
 
     Attributes:
-        vms: Options of all machines.
-        parked: Options of the pool of parked processes.
-        health: Options of the health checks.
         resumes_at_once: Number of clones that resume at the same time; more would slow each other down.
         identity_timeout_s: Deadline from the clone's first instruction to its acknowledged identity.
     """

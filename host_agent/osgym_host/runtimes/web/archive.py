@@ -64,7 +64,6 @@ class Archive:
         return list(self._known)
 
     def find(self, url: str) -> Stored | None:
-        """Return the stored answer of a URL."""
         return self._known.get(url)
 
     def head(self, stored: Stored) -> bytes:
@@ -72,7 +71,6 @@ class Archive:
         return os.pread(self._spool, stored.head_bytes, stored.offset)
 
     def body(self, stored: Stored, piece_bytes: int) -> Iterator[bytes]:
-        """Yield the body of an answer in pieces."""
         start = stored.offset + stored.head_bytes
         end = start + stored.body_bytes
         for at in range(start, end, piece_bytes):

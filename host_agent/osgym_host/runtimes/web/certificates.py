@@ -66,7 +66,6 @@ class Certificates:
         self._contexts: OrderedDict[str, ssl.SSLContext] = OrderedDict()
 
     def context(self, host: str) -> ssl.SSLContext:
-        """Return the context of a server that answers for this host."""
         found = self._contexts.get(host)
         if found is None:
             found = self._contexts[host] = self._make(host)

@@ -50,7 +50,6 @@ class ReplicaProxy:
         return frozenset({self._options.egress})
 
     def serves(self, egress: Egress) -> bool:
-        """Return whether a replica with this policy uses the proxy."""
         return egress is not Egress.NONE or self._options.mode is not WebMode.OFF
 
     def setup(self) -> ProxySetup:

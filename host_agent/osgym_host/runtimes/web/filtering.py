@@ -27,9 +27,6 @@ class Filtering:
     ) -> None:
         """Serve one connection to its end.
 
-        Args:
-            limits: Limits of the replica.
-
         Raises:
             Refused: The request is not carried out; nothing of an answer was sent.
             OSError, EOFError, TimeoutError: The connection broke or was silent for too long.

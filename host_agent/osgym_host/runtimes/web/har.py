@@ -64,7 +64,6 @@ def url_of(scheme: str, target: Target, path: str) -> str:
 
 
 def kept_headers(headers: Headers) -> Headers:
-    """Return the headers of an answer that are replayed."""
     return tuple((name.lower(), value) for name, value in headers if name.lower() not in _DROPPED)
 
 
@@ -72,7 +71,6 @@ def write_entry(url: str, asked: Headers, answer: Answer, started: str, took_ms:
     """Return an entry as one line of JSON.
 
     Args:
-        asked: Headers of the request.
         started: Time of the request, in ISO 8601.
     """
     mime = dict(answer.headers).get(b"content-type", b"").decode("latin-1")

@@ -30,7 +30,6 @@ class Judge:
 
     @classmethod
     def of(cls, egress: Egress, allowlist: Allowlist, names: NameLookup) -> Judge:
-        """Return a judge for a policy and its allowlist."""
         return cls(egress, allowlist, names, tuple(map(ipaddress.IPv4Network, allowlist.networks)))
 
     async def addresses(self, target: Target) -> list[str]:

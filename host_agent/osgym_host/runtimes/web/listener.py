@@ -42,9 +42,6 @@ class Handler(Protocol):
     ) -> None:
         """Serve a connection to its end.
 
-        Args:
-            limits: Limits of the replica.
-
         Raises:
             Refused: Nothing was answered yet, and this is the answer.
             OSError, EOFError, TimeoutError: The connection broke.
@@ -60,8 +57,6 @@ class ConnectionBudget:
 
 
 class ProxyListener:
-    """Listener and connections of one replica."""
-
     def __init__(self, handler: Handler, budget: ConnectionBudget) -> None:
         self._handler = handler
         self._budget = budget

@@ -40,7 +40,6 @@ class ProxySetup:
     """Variables and files for one replica.
 
     Attributes:
-        environment: Variables of its session.
         files: Path, text and mode (`w` writes anew, `a` appends) of each file.
     """
 

@@ -104,7 +104,6 @@ def _why_empty_archive(file: InputFile, *, compared: bool) -> str:
 
 
 def _has_paragraph(file: InputFile, archive: zipfile.ZipFile) -> bool:
-    """Return whether a paragraph or heading of an OpenDocument file has text."""
     root = file.xml(file.member(archive, _OPEN_DOCUMENT))
     tags = {f"{_OPEN_DOCUMENT_TEXT}p", f"{_OPEN_DOCUMENT_TEXT}h"}
     body = root.find(f"{_OPEN_DOCUMENT_OFFICE}body")

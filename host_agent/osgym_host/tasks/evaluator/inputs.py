@@ -61,7 +61,6 @@ class InputFile:
     """A regular file, given as an open descriptor, or as its content.
 
     Attributes:
-        name: what the task calls it.
         role: ``result`` or ``expected``.
         beside: Other files that the getter names, by name.
     """
@@ -196,7 +195,6 @@ class TaskObject(dict[str, Any]):
     """An object of the task file (a rule, an option). A missing key is the task's fault and is named."""
 
     def __missing__(self, key: object) -> Any:
-        """Raise an error that names the key."""
         raise Unreadable("expected", f"the task gives no {key!r}")
 
     @classmethod

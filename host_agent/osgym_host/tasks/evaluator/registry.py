@@ -36,8 +36,6 @@ class MetricEnd(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Score:
-    """A score with the reason for it."""
-
     score: float
     note: str = ""
 
@@ -76,7 +74,6 @@ class NeededPackages:
         return [f"package {name}" for name in self.packages.values()]
 
     def __call__(self, options: Mapping[str, Any]) -> list[str]:
-        """Return each missing package with the command that installs it."""
         missing = [name for module, name in self.packages.items() if not is_installed(module)]
         return [f"package {name} (pip install '{self.install}')" for name in missing]
 
@@ -86,7 +83,6 @@ class Metric:
     """A metric and its declaration.
 
     Attributes:
-        options: Names of its options.
         unsupported: Returns a name for each thing that the given options need and this host lacks.
         runs_program: True if it runs a program of the result, which it may do in a confined process only.
         accepts_empty: True if an empty result may be right, e.g. since the whole text is compared.

@@ -75,10 +75,6 @@ class AgentlessGuests:
     ) -> AgentlessGuest:
         """Serve a running machine.
 
-        Args:
-            name, folder, pid: Name, folder and PID of the machine.
-            address: Address of a server in the guest, if there is one.
-
         Raises:
             QmpError: Its second QMP server does not answer.
             OSError: The socket cannot be made.

@@ -171,7 +171,6 @@ class AgentlessEngine:
         """Act, settle and observe, for the next number.
 
         Args:
-            plans: Name and plan of each action.
             held: Keys and buttons held after all of them.
 
         Returns:

@@ -42,8 +42,6 @@ MIN_PROBE_S = 1.0
 
 
 class ScreenSource(StrEnum):
-    """Source of the screen, and target of input."""
-
     VGA = "vga"  # the machine's own devices, by QMP
     SERVER = "server"  # OSWorld's server in the guest: /screenshot, and pyautogui by /execute
 

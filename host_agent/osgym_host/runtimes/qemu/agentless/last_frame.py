@@ -14,7 +14,6 @@ class LastFrame:
     """Compressed frame of the last step's answer. Times are monotonic.
 
     Attributes:
-        taken_s: Time of the capture.
         rested_s: Time since which the screen shows it: its last change, or else the end of the input.
         changed_s: Time at which the screen was first seen to differ; None while it does not.
     """

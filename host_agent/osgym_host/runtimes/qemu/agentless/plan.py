@@ -35,11 +35,7 @@ TABLET_BUTTONS = frozenset(("left", "middle", "right"))
 
 
 class UnsupportedInput(ValueError):
-    """Error for an action that the machine's devices cannot do.
-
-    Attributes:
-        index: Index of the action in the list.
-    """
+    """Error for an action that the machine's devices cannot do."""
 
     def __init__(self, message: str, index: int = 0) -> None:
         super().__init__(message)
@@ -48,8 +44,6 @@ class UnsupportedInput(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class KeyEvent:
-    """Press or release of a key."""
-
     qcode: str
     down: bool
 

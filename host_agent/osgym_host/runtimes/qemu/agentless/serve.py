@@ -90,7 +90,6 @@ class ServedResponse:
 
     @staticmethod
     def json(value: Any, *, status: int = 200) -> ServedResponse:
-        """Return a value as an answer in JSON."""
         text = json.dumps(value, separators=(",", ":"), ensure_ascii=False)
         return ServedResponse(status, "application/json", (text.encode("utf-8", "replace"),))
 
@@ -99,8 +98,6 @@ Handler = Callable[[HttpRequest], Awaitable[ServedResponse]]
 
 
 class UnixServer:
-    """Server of one handler on one unix socket."""
-
     def __init__(self, handler: Handler) -> None:
         self._handler = handler
         self._listener: asyncio.Server | None = None

@@ -69,7 +69,6 @@ class SettledScreen:
     Attributes:
         wait_ms: Duration from the end of the input.
         last_change_ms: Time of the last seen change from the end of the input; None without a change.
-        frame: Screen at the end.
         taken_s: Time of its capture (monotonic).
     """
 

@@ -21,7 +21,6 @@ class VcpuWork:
     """What the virtual processors have done so far.
 
     Attributes:
-        cpu_ns: CPU time of their threads.
         running: One of the threads runs or wants to.
     """
 

@@ -48,7 +48,6 @@ class AdoptableVms:
         return [vm.name for vm in self.by_id.values()]
 
     def records(self) -> tuple[ReplicaRecord, ...]:
-        """Return their records in the form of the contract."""
         return tuple(vm.record.as_replica(vm.address) for vm in self.by_id.values())
 
     def require(self, record: ReplicaRecord) -> ManagedVm:

@@ -24,7 +24,6 @@ class VmOptions:
         tb_mib: Size of TCG's cache of translated code.
         caps: Caps of a machine until its replica's spec replaces them.
         disk_mib: Bound of one overlay; None for none.
-        qemu: QEMU's program.
         native: Folder for the library that makes branches faster (`ram_native`); None: without it.
     """
 

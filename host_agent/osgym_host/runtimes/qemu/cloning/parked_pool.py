@@ -23,8 +23,6 @@ log = logging.getLogger(__name__)
 
 
 class Parkable(Protocol):
-    """Interface of a machine in the pool."""
-
     @property
     def is_alive(self) -> bool:
         """Whether its process runs and can still be used."""
@@ -250,7 +248,6 @@ class ParkedPool(Generic[T]):
         return None
 
     async def _watch(self, machine: T) -> None:
-        """Replace a machine when its process ends."""
         await machine.wait_end()
         if machine in self._ready:
             self._ready.remove(machine)

@@ -73,7 +73,6 @@ class QemuReplica(Replica):
         return self.vm.pid
 
     def console_tail(self, max_bytes: int = 8192) -> str:
-        """Return the last bytes of the serial console, as far as they were read (`read_console`)."""
         return self._console[-max_bytes:].decode("utf-8", "replace")
 
     async def read_console(self, timeout_s: float = _CONSOLE_TIMEOUT_S) -> str:

@@ -41,7 +41,6 @@ class CloneResumer:
 
     Attributes:
         slots: Semaphore for clones that resume at the same time.
-        parked_caps: Caps of a parked machine.
         identity_timeout_s: Deadline from the clone's first instruction to its acknowledged identity.
     """
 
@@ -171,7 +170,6 @@ class CloneResumer:
             await asyncio.gather(asking, dying, return_exceptions=True)
 
     async def _discard(self, vm: ManagedVm, replica: QemuReplica | None) -> None:
-        """Remove a machine that did not become a replica."""
         if replica is not None:
             await replica.read_console()
             replica.destroying = True

@@ -74,7 +74,6 @@ class VmManager:
         self._numbers = itertools.count(1)
 
     def open(self) -> None:
-        """Make the folders."""
         self._folder.mkdir(mode=0o711, parents=True, exist_ok=True)
         self.records.open()
 

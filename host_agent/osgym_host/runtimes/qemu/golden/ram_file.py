@@ -192,7 +192,6 @@ def _filled_parts(fd: int) -> Iterator[tuple[int, memoryview]]:
 
 
 def _filled_runs(data: bytes) -> Iterator[tuple[int, int]]:
-    """Yield start and end of runs of pages that are not all zero."""
     start = -1
     for offset in range(0, len(data), PAGE_BYTES):
         page = data[offset : offset + PAGE_BYTES]

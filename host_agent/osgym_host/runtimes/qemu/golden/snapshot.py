@@ -26,17 +26,12 @@ class GoldenSnapshot:
     """Golden snapshot as the runtime uses it.
 
     Attributes:
-        name: Reference, for people.
         shape: Hardware of template, clones and branches as guest and migration stream see it.
         disk: Path of the frozen disk, below every clone's overlay.
         image: Path of the disk image below that, in its format.
-        ram: Path of the frozen RAM.
-        state: Path of the device state.
         token: Token that the frozen guest agent demands; None for a guest without our agent.
         guest: Kind of agent inside.
-        screen: Size of the desktop.
         screen_from: Source of the screen (`Hardware.screen_from`); unused with our agent inside.
-        disk_bytes: Virtual size of the disk.
         uefi: Path of the firmware; None for BIOS.
     """
 

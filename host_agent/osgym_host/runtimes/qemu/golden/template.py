@@ -57,8 +57,6 @@ class TemplateFailed(OsgymHostError):
 
 @dataclass(frozen=True, slots=True)
 class FrozenTemplate:
-    """Files of a frozen template, for the manifest."""
-
     argv: list[str]
     ram_data_bytes: int
     state_bytes: int

@@ -35,9 +35,7 @@ class MonitoredVm(Protocol):
     def pid(self) -> int: ...
 
     @property
-    def guest(self) -> GuestAddress:
-        """Address of its guest agent."""
-        ...
+    def guest(self) -> GuestAddress: ...
 
     @property
     def guest_token(self) -> str | None: ...
@@ -51,8 +49,6 @@ class MonitoredVm(Protocol):
 
 
 class HealthMonitor:
-    """Monitor of the machines of one instance."""
-
     def __init__(
         self,
         options: HealthOptions,
@@ -68,7 +64,6 @@ class HealthMonitor:
         self._slots = asyncio.Semaphore(_PROBES_AT_ONCE)
 
     def start(self) -> None:
-        """Begin to check."""
         self._task = asyncio.create_task(self._run(), name="qemu:health monitor")
 
     async def stop(self) -> None:

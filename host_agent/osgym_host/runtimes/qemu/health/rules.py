@@ -145,7 +145,6 @@ class HealthOptions:
         busy_share: Share of one core from which a machine counts as computing without a pause.
         busy_probe_s: Time of computing without a pause after which its guest is probed.
         idle_probe_s: Time between probes of every guest, spread by a quarter to either side.
-        probe_timeout_s: Deadline of one answer.
         hang_s: Time without an answer, though it had the CPU, after which a guest is hung.
     """
 
@@ -173,7 +172,6 @@ class Liveness:
     Attributes:
         spread: Random number 0…1, so that not all machines are probed at the same time.
         alive_at_s: Time of the last answer of its guest.
-        stat: Last reading.
         busy_since_s: Begin of computing without a pause; None while it pauses.
         stopped_since_s: Time at which its process was found stopped; None while it runs.
         failing_since_s: Begin of the first unanswered probe; None while it answers.
@@ -225,7 +223,6 @@ class Liveness:
         return 0.0 if self.failing_since_s is None else now_s - self.failing_since_s - self.starved_s
 
     def needs_probe(self, now_s: float, options: HealthOptions) -> bool:
-        """Return whether its guest is to be probed now."""
         if self.failing_since_s is not None:
             return True
         if self.busy_since_s is not None:

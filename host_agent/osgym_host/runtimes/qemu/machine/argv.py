@@ -69,8 +69,6 @@ class Accel(enum.StrEnum):
 
 
 class DiskBus(enum.StrEnum):
-    """Bus at which the guest sees its disk."""
-
     VIRTIO = "virtio"
     SATA = "sata"  # what a Windows without virtio drivers boots from
 
@@ -89,8 +87,6 @@ class Shape:
         cpu: CPU model, with flags if any.
         vga: True for a standard VGA screen and a USB tablet (guests without our agent).
         screen_px: Size that this screen reports as its own (EDID), which guests then choose.
-        network: True for a network device.
-        disk_bus: Controller of the disk.
         nic: Model of the network device.
     """
 
@@ -372,7 +368,6 @@ def _slot(shape: Shape, number: int) -> str:
 
 
 def _comma(value: str) -> str:
-    """Escape a value for QEMU's key=value lists."""
     return value.replace(",", ",,")
 
 

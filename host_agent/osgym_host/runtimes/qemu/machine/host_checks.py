@@ -41,7 +41,6 @@ class QemuFacts:
 
     Attributes:
         version: major, minor, micro.
-        machines: Machine types that it offers.
     """
 
     path: str
@@ -69,7 +68,6 @@ def shape_of(manifest: SnapshotManifest) -> Shape:
 
 
 def shape_fields(shape: Shape) -> dict[str, object]:
-    """Return a shape in the form of manifests."""
     found = _SHAPE.dump_python(shape, mode="json")
     assert isinstance(found, dict)
     return found
@@ -251,7 +249,6 @@ async def _kvm_problem(data_dir: Path, kernel: Path | None, qemu: str) -> str:
 
 
 def _boot_id() -> str:
-    """Return the id of this start of the host."""
     return Path("/proc/sys/kernel/random/boot_id").read_text().strip()
 
 

@@ -90,7 +90,6 @@ class KeptNamespace:
 
     def __init__(self, keeper: Keeper, fd: int, *, owned: bool = False) -> None:
         """Args:
-        fd: Descriptor of the namespace.
         owned: True if the keeper serves this namespace alone.
         """
         self._keeper = keeper

@@ -91,7 +91,6 @@ class Machine:
         Args:
             fds: More descriptors by their number in QEMU: `{RAM_FD: ram.fd}`, a tap device.
             reads: Files besides those in `folder` that QEMU reads (`LaunchRequest.reads`).
-            max_file_mib: Bound of each file that it writes.
             namespace, guest_listener: `LaunchRequest` says.
 
         Raises:
@@ -208,7 +207,6 @@ class Machine:
         await self.qmp.execute("cont", timeout_s=timeout_s)
 
     async def stop(self, *, timeout_s: float = STATE_TIMEOUT_S) -> None:
-        """Pause the guest."""
         await self.qmp.execute("stop", timeout_s=timeout_s)
 
     async def status(self, *, timeout_s: float = STATE_TIMEOUT_S) -> str:

@@ -31,8 +31,6 @@ _libc = ctypes.CDLL(None, use_errno=True)
 
 
 class NetworkNamespace:
-    """Network namespace held by a descriptor."""
-
     def __init__(self, fd: int) -> None:
         self._fd = fd
 

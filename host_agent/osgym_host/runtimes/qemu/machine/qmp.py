@@ -37,9 +37,7 @@ class QmpError(OsgymHostError):
     """Refusal of a command by QEMU.
 
     Attributes:
-        command: Name of the command.
         error_class: `GenericError`, `CommandNotFound`, `DeviceNotFound`, …
-        desc: Text of QEMU's error.
     """
 
     def __init__(self, command: str, error_class: str, desc: str) -> None:
@@ -69,7 +67,6 @@ class Event:
 
     Attributes:
         name: Name in QEMU's documentation: `STOP`, `RESET`, `SHUTDOWN`, `BLOCK_IO_ERROR`, …
-        time_s: Time by the host's clock.
     """
 
     name: str
@@ -119,7 +116,6 @@ class EventStream:
             return self._events.popleft()
 
     async def __aiter__(self) -> AsyncIterator[Event]:
-        """Yield events until the connection is gone."""
         while True:
             try:
                 event = await self.next()
@@ -335,7 +331,6 @@ class Qmp:
 
 @contextlib.contextmanager
 def _named_errors(command: str, timeout_s: float) -> Iterator[None]:
-    """Context that turns the library's errors into `QmpError`."""
     try:
         yield
     except ExecuteError as exc:
@@ -347,7 +342,6 @@ def _named_errors(command: str, timeout_s: float) -> Iterator[None]:
 
 
 async def _connected(path: Path) -> socket.socket:
-    """Return a socket connected to `path`, as soon as QEMU listens there."""
     loop = asyncio.get_running_loop()
     while True:
         sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM | socket.SOCK_NONBLOCK | socket.SOCK_CLOEXEC)

@@ -66,7 +66,6 @@ class VmRecord(BaseModel):
 
     Attributes:
         name: Name of its folder and its control group, unique among live machines of the instance.
-        snapshot: Digest of its golden snapshot.
         pid, start_ticks: Identity of its process, None before the start.
         host, port, reach: Address of the guest agent, and the way to it; port 0 before it is known.
         keeper: Id of its container, empty for a bare process.
@@ -95,7 +94,6 @@ class VmRecord(BaseModel):
         return ProcessIdentity(self.pid, self.start_ticks)
 
     def reached_at(self, address: GuestAddress) -> VmRecord:
-        """Return the record with the address of its guest agent."""
         match address:
             case UnixAddress():
                 return self.model_copy(update={"reach": GuestReach.SOCKET})

@@ -17,7 +17,6 @@ def measure_vm(group: CgroupGroup | None, pid: int | None, folder: Path, *, deep
     Args:
         pid: PID of QEMU; None when it is dead. Other processes in its groups, such as the forwarder of a
             container, count as well.
-        folder: Folder with the files of its disk.
     """
     pids = None
     if pid is not None:

@@ -21,7 +21,6 @@ class Attachment:
     """Connection of one machine.
 
     Attributes:
-        name: Name of the machine.
         backend: Value of `argv.Launch.network`.
         fds: Value of `launcher.LaunchRequest.fds`: the host's descriptors by their number in QEMU.
             `Network.started` closes them when the process runs.
@@ -109,9 +108,6 @@ class Network(ABC):
     @abstractmethod
     async def adopt(self, name: str, egress: Egress, guest: FoundGuest) -> GuestAddress | None:
         """Serve a machine of a previous host agent, which may have had another kind of network.
-
-        Args:
-            guest: Former address of its guest agent.
 
         Returns:
             Present address; None when it cannot be carried on with this policy here.

@@ -14,7 +14,6 @@ DNS_IP = "10.0.2.3"
 
 
 def namespace_table(link: Link) -> str:
-    """Return the rules in a machine's namespace."""
     return f"""\
 table ip osgym {{
   chain lead {{

@@ -74,7 +74,6 @@ class TapNetwork(LinkGate[LinkSlot], Network):
         super()._check()
 
     async def attach(self, name: str) -> Attachment:
-        """Make namespace, link and tap, without egress yet."""
         try:
             slot = await self._reserve(name)
             tap = await self._do(self._set_up, slot)
@@ -107,7 +106,6 @@ class TapNetwork(LinkGate[LinkSlot], Network):
         return f"{self._mark}-{link.slot}"
 
     async def started(self, attachment: Attachment) -> None:
-        """Close the host's copy of the tap."""
         slot = self._slots.get(attachment.name)
         if slot is not None and slot.tap is not None:
             os.close(slot.tap)
@@ -148,7 +146,6 @@ class TapNetwork(LinkGate[LinkSlot], Network):
         return None
 
     def _adopt_user(self, name: str, guest: FoundGuest) -> GuestAddress | None:
-        """Go on with a machine that has user-mode networking."""
         match guest.reach:
             case GuestReach.PORT:
                 return TcpAddress(guest.host, guest.port)
@@ -160,7 +157,6 @@ class TapNetwork(LinkGate[LinkSlot], Network):
         return None  # a container's socket is in a folder that the other network has
 
     async def reap(self, keep: Collection[str] = ()) -> int:
-        """Remove links and namespaces of the instance that belong neither to `keep` nor to this runtime."""
         kept = {slot.link.slot for slot in self._slots.values()}
         removed: set[int] = set()
         for found in await self._do(tools.find_links, self._mark, LINK_PREFIX):
@@ -186,7 +182,6 @@ class TapNetwork(LinkGate[LinkSlot], Network):
         await self.close()
 
     async def close(self) -> None:
-        """Stop threads and resolvers; connections go on without names. Idempotent."""
         for slot in self._slots.values():
             if slot.inside is not None:
                 slot.inside.close()

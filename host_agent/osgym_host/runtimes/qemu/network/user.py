@@ -56,7 +56,6 @@ class UserNetwork(Network):
 
     @property
     def egress(self) -> frozenset[Egress]:
-        """Policy `none` only: this network has no rules."""
         return frozenset({Egress.NONE})
 
     @property
@@ -65,7 +64,6 @@ class UserNetwork(Network):
         return (f"Egress of virtual machines is none. {_REMEDY}", *closed)
 
     async def start(self) -> None:
-        """Make the folder of sockets, or check that namespaces are available."""
         if self._forwards:
             self._sockets.mkdir(mode=0o700, exist_ok=True)
             return
@@ -75,7 +73,6 @@ class UserNetwork(Network):
             trial.close()
 
     async def attach(self, name: str) -> Attachment:
-        """Make the address of the guest agent."""
         if self._forwards:
             path = self._sockets / f"{name}.sock"
             self._listeners[name] = listener = _listen(path)
@@ -91,7 +88,6 @@ class UserNetwork(Network):
         return Attachment(name, UserNet(host_port=GUEST_PORT), namespace=namespace, guest=guest)
 
     async def started(self, attachment: Attachment) -> None:
-        """Close the host's copy of the listening socket."""
         self._close_listener(attachment.name)
 
     async def allow(self, name: str, egress: Egress) -> None:
@@ -99,7 +95,6 @@ class UserNetwork(Network):
             raise RuntimeUnsupported(f"user-mode networking has no egress {egress}", remedy=_REMEDY)
 
     async def detach(self, name: str) -> None:
-        """Close the namespace, and remove the socket."""
         self._close_listener(name)
         namespace = self._namespaces.pop(name, None)
         if namespace is not None:

@@ -76,7 +76,6 @@ class ContainerProcess(HeldProcess):
         self._finish(end_of(state, "", memory))
 
     async def remove(self, *, timeout_s: float = 10.0) -> None:
-        """Kill it and remove its container."""
         await self.kill(timeout_s=timeout_s)
         if self._reading is not None and not self._ended.is_set():
             await self._ended.wait()  # bounded by _STATUS_TIMEOUT_S
@@ -155,7 +154,6 @@ class ContainerLauncher(Launcher):
 
     @property
     def caps_enforced(self) -> frozenset[str]:
-        """Caps that the daemon reports as supported."""
         return self._enforced
 
     @property
@@ -163,7 +161,6 @@ class ContainerLauncher(Launcher):
         return self._notes
 
     async def prepare(self) -> None:
-        """Ask the daemon for its capabilities, and find the runner image."""
         info = await self._daemon.open()
         options = " ".join(info.get("SecurityOptions") or ())
         if "rootless" in options or "userns" in options:
@@ -273,7 +270,6 @@ class ContainerLauncher(Launcher):
             self._users.release(name)
 
     async def find(self) -> Sequence[FoundProcess]:
-        """Return this instance's containers that this object did not start, ended ones too."""
         listed = await self._daemon.run(
             self._daemon.api.containers, all=True, filters=spec.label_filters(self._mark)
         )
@@ -302,7 +298,6 @@ class ContainerLauncher(Launcher):
         return ContainerProcess(name, _running(keeper, identity, pidfd, None), self._forget, self._daemon)
 
     async def reap(self, keep: Collection[str] = ()) -> int:
-        """Remove this instance's containers that a previous host agent left."""
         removed = 0
         for entry in await self.find():
             if entry.name not in keep:
@@ -321,7 +316,6 @@ def _running(container_id: str, identity: ProcessIdentity, pidfd: int, output: i
 
 @contextlib.contextmanager
 def _listening(path: Path) -> Iterator[socket.socket]:
-    """Context with a unix socket at `path`."""
     path.unlink(missing_ok=True)
     with socket.socket(socket.AF_UNIX) as listener:
         listener.settimeout(START_TIMEOUT_S)

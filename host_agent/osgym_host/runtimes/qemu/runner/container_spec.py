@@ -26,10 +26,8 @@ class ContainerPlan:
 
     Attributes:
         mark: Mark of the instance, unique on this daemon.
-        user: User and group of QEMU.
         folder: Folder of the machine, the only writable one besides a small /tmp.
         reads: Files and folders that QEMU reads.
-        max_file_mib: Bound of each file that it writes.
         kvm: True to pass /dev/kvm on.
         kvm_group: Group of /dev/kvm, where not everybody may use it.
     """
@@ -80,7 +78,6 @@ def create_body(plan: ContainerPlan) -> dict[str, Any]:
 
 
 def labels(mark: str, name: str | None = None) -> dict[str, str]:
-    """Return the labels that identify a container of the instance."""
     return {LABEL_INSTANCE: mark} | ({LABEL_NAME: name} if name is not None else {})
 
 

@@ -39,7 +39,6 @@ class DockerDaemon:
     Args:
         base_url: `unix://` address; `DOCKER_HOST` or Docker's own default when None.
         threads: Number of simultaneous calls.
-        timeout_s: Deadline of one call.
     """
 
     def __init__(self, base_url: str | None = None, *, threads: int = 4, timeout_s: float = 30.0) -> None:

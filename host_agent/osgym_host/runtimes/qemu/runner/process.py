@@ -53,7 +53,6 @@ class BareProcess(HeldProcess):
     def __init__(
         self, name: str, running: RunningProcess, removed: Callable[[str], None], *, child: bool
     ) -> None:
-        """Take over a running process; only a child's exit status can be read."""
         self._child = child
         super().__init__(name, running, removed)
 
@@ -68,7 +67,6 @@ class BareProcess(HeldProcess):
         self._finish(ProcessEnd(code, number, memory))
 
     async def remove(self, *, timeout_s: float = 10.0) -> None:
-        """Kill it and remove its control groups."""
         await self.kill(timeout_s=timeout_s)
         if self.group is not None:
             try:
@@ -152,7 +150,6 @@ class ProcessLauncher(Launcher):
         return BareProcess(request.name, started, self._forget, child=True)
 
     def _start(self, request: LaunchRequest, user: int | None) -> RunningProcess:
-        """Carry out the blocking part of `launch`."""
         argv = list(request.argv)
         program = shutil.which(argv[0])
         if program is None:
@@ -223,7 +220,6 @@ class ProcessLauncher(Launcher):
         return BareProcess(name, RunningProcess(identity, pidfd, group, None), self._forget, child=False)
 
     async def reap(self, keep: Collection[str] = ()) -> int:
-        """Kill processes in the instance's control groups; the caller's records know the others."""
         return await asyncio.to_thread(self._reap, frozenset(keep))
 
     def _reap(self, keep: frozenset[str]) -> int:

@@ -147,7 +147,6 @@ async def build_runner_image(
 
     Args:
         scratch: A folder for the tar file, on a real disk.
-        refresh: Build it anew, with today's packages.
 
     Raises:
         BakeError: mmdebstrap failed; the error carries the end of its log.

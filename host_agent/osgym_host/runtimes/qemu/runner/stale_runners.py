@@ -22,7 +22,6 @@ async def clear_stale(
     """Remove leftovers of the other launcher; the present launcher removes its own.
 
     Args:
-        now: Launcher of this host agent.
         folder: `run/<instance>`.
         containers: True if the previous host agent had containers, by its records.
 

@@ -164,7 +164,6 @@ class SnapshotBuilder:
         return shape_of_disk(request.disk, accel, cpu, request.ram_mib, request.vcpus, screen)
 
     async def _freeze(self, job: _SnapshotBuild) -> FrozenTemplate:
-        """Boot, warm up, freeze."""
         width, height = job.screen
         credentials = {"osgym.token": job.token, "osgym.screen": f"{width}x{height}"}
         if not job.has_our_agent:

@@ -31,7 +31,6 @@ _SOCKET = "guest.sock"
 def shape_of_disk(
     disk: DiskImage, accel: Accel, cpu: str, ram_mib: int, vcpus: int, screen: tuple[int, int]
 ) -> Shape:
-    """Return the machine that a disk is booted in."""
     manifest = disk.manifest
     hardware = manifest.hardware
     if hardware is None and manifest.guest is GuestKind.OSGYM:
@@ -84,7 +83,6 @@ async def agentless_client(
     """Serve a machine's guest as the runtime will, and give a client of it, within the context.
 
     Args:
-        folder: For the socket.
         screen_socket: The machine's second QMP server.
         address: Where a server in the guest is reached, if there is one.
         quiet_s: How long screen and guest are quiet when it is ready.

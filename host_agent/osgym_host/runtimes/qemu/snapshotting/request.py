@@ -21,7 +21,6 @@ class SnapshotFailed(OsgymHostError):
     """A snapshot could not be made; nothing of it is left.
 
     Attributes:
-        stage: Where it failed.
         log_tail: The end of the guest's console: show it, never interpret it.
     """
 

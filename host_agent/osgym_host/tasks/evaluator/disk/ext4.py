@@ -150,7 +150,6 @@ class Ext4:
         return None
 
     def link(self, inode: Inode) -> str:
-        """Return where a link leads."""
         if inode.size < _FAST_LINK_BYTES and not inode.flags & _INODE_EXTENTS:
             data = inode.blocks[: inode.size]
         else:

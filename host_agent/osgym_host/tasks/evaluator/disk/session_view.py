@@ -112,7 +112,6 @@ class _View:
         return None if self.volume.attribute(above, _TRUSTED, _OPAQUE) == b"y" else found
 
     def _at(self, folder: Inode, name: bytes) -> Inode | None:
-        """Return the entry of that name in one folder of the disk."""
         if not stat.S_ISDIR(folder.mode):
             raise NotThere("is not there")
         try:

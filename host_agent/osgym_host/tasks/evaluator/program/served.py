@@ -204,7 +204,6 @@ class _GivenFiles(importlib.abc.MetaPathFinder, importlib.abc.Loader):
     def find_spec(
         self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None
     ) -> importlib.machinery.ModuleSpec | None:
-        """Return the spec of a module that is one of the files."""
         if fullname not in self._texts:
             return None
         return importlib.util.spec_from_loader(fullname, self, origin=f"{fullname}.py")
