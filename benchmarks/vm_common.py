@@ -19,7 +19,7 @@ from osgym_host.guest_client import GuestClient, GuestError
 from osgym_host.images.snapshots import SnapshotStore
 from osgym_host.images.store import default_data_dir
 from osgym_host.runtimes.processes import pss_mib
-from osgym_host.runtimes.qemu.machine import VmPhase, VmRecord
+from osgym_host.runtimes.qemu.machine.records import VmPhase, VmRecord
 
 START_S = 180.0
 

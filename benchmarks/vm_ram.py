@@ -37,7 +37,7 @@ from benchmarks.vm_work import TTL_S, work_in_all
 from osgym_host.images.disks.store import DiskStore
 from osgym_host.images.snapshots import Snapshot, SnapshotStore
 from osgym_host.images.store import default_data_dir
-from osgym_host.runtimes.qemu.machine import shape_of
+from osgym_host.runtimes.qemu.machine.host_checks import shape_of
 from osgym_sdk import AsyncClient, AsyncEpisode
 
 TARGET_OWN_MIB = 45.0

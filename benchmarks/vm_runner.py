@@ -24,10 +24,14 @@ from osgym_host.images.snapshots import Snapshot, SnapshotStore
 from osgym_host.images.store import default_data_dir
 from osgym_host.runtimes.base import ReplicaSpec, Screen
 from osgym_host.runtimes.processes import pss_mib
-from osgym_host.runtimes.qemu.cloning import ParkedPoolOptions, QemuReplica
-from osgym_host.runtimes.qemu.machine import Launcher
-from osgym_host.runtimes.qemu.network import Network, TapNetwork, UserNetwork
-from osgym_host.runtimes.qemu.runner import ContainerLauncher, ProcessLauncher
+from osgym_host.runtimes.qemu.cloning.parked_pool import ParkedPoolOptions
+from osgym_host.runtimes.qemu.cloning.replica import QemuReplica
+from osgym_host.runtimes.qemu.machine.launcher import Launcher
+from osgym_host.runtimes.qemu.network.base import Network
+from osgym_host.runtimes.qemu.network.tap import TapNetwork
+from osgym_host.runtimes.qemu.network.user import UserNetwork
+from osgym_host.runtimes.qemu.runner.container import ContainerLauncher
+from osgym_host.runtimes.qemu.runner.process import ProcessLauncher
 from osgym_host.runtimes.qemu.runtime import QemuOptions, QemuRuntime
 
 WAYS = (("process", "user"), ("process", "tap"), ("container", "user"), ("container", "tap"))

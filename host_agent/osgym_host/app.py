@@ -63,7 +63,9 @@ from osgym_host.runtimes.kind import ImageRef
 from osgym_host.scaling.publish import PressurePublisher
 from osgym_host.scaling.publishers import publisher_of
 from osgym_host.settings import Settings
-from osgym_host.tasks.interface import DownloadCache, Sandbox, TaskPolicy
+from osgym_host.tasks.downloads import DownloadCache
+from osgym_host.tasks.policy import TaskPolicy
+from osgym_host.tasks.sandbox import Sandbox
 from osgym_host.tracing import StepTracer
 from osgym_protocol.host_api import HostImage
 from osgym_protocol.version import __version__

@@ -14,7 +14,9 @@ from tests.support.fake_runtime import TASK, Service, record, running_service, u
 
 from osgym_host.episodes.task_templates import TaskTemplates, TemplateChoice
 from osgym_host.replicas.brancher import ReplicaBrancher
-from osgym_host.tasks.interface import DownloadCache, TaskPolicy, parse_task
+from osgym_host.tasks.downloads import DownloadCache
+from osgym_host.tasks.parse import parse_task
+from osgym_host.tasks.policy import TaskPolicy
 from osgym_sdk import wire
 
 TWIN = {**TASK, "id": "twin", "instruction": "Say it."}

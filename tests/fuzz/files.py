@@ -26,7 +26,8 @@ from osgym_host.runtimes.qemu.branching import delta_file
 from osgym_host.runtimes.qemu.branching.kept_points import MANIFEST, KeptPointStore
 from osgym_host.runtimes.qemu.branching.point_archive import EXPORT, import_point
 from osgym_host.runtimes.qemu.branching.qcow2 import parse_header, without_names
-from osgym_host.tasks.interface import TaskError, parse_task
+from osgym_host.tasks.errors import TaskError
+from osgym_host.tasks.parse import parse_task
 from osgym_host.tasks.urls import InvalidUrl, check_url, parse_web_url, scheme_of
 from osgym_protocol.codec import WireFormatError
 from tests.fuzz.engine import Run, Target

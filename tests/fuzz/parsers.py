@@ -185,7 +185,7 @@ PARSERS = [
     Target("trees", trees, ("osgym_protocol/a11y",), after(1, mutate)),
     Target("records", records, ("osgym_protocol/records", "osgym_protocol/codec"), after(1, mutate_record)),
     Target("messages", messages, ("osgym_protocol/",), after(1, mutate)),
-    Target("actions", actions, ("osgym_host/actions/", "osgym_protocol/actions")),
+    Target("actions", actions, ("osgym_host/actions.py", "osgym_protocol/actions")),
     Target("guest_actions", guest_actions, ("osgym_protocol/actions",)),
     Target("forms", forms, ("osgym_guest/urlencoded", "osgym_guest/http.py")),
     Target("proxy_heads", proxy_heads, ("runtimes/web/heads",)),

@@ -17,7 +17,7 @@ from tests.support.host_process import MACHINES, HostProcess, running_host, wait
 
 from osgym_host.images.snapshots import Snapshot
 from osgym_host.runtimes.processes import processes_of
-from osgym_host.runtimes.qemu.machine import GuestReach, VmRecord, VmRecords
+from osgym_host.runtimes.qemu.machine.records import GuestReach, VmRecord, VmRecords
 from osgym_sdk import Client, Episode, EpisodeLost
 
 pytestmark = pytest.mark.desktop

@@ -23,9 +23,9 @@ import pytest
 from benchmarks import hostile_answers
 
 from osgym_host.addresses import GuestAddress, TcpAddress, UnixAddress
+from osgym_host.cli.serve import give_back_large_blocks
 from osgym_host.episodes.replica_lease import ReplicaLease
 from osgym_host.guest_client import GuestClient, GuestError
-from osgym_host.memory import give_back_large_blocks
 
 MAX_TURN_MS = 20.0
 MAX_GROWTH_MIB = 20.0

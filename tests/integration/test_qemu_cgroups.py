@@ -14,7 +14,7 @@ import osgym_host.runtimes
 from osgym_host.images.disks.overlay import make_overlay
 from osgym_host.images.disks.store import DiskImage
 
-MODULES = ("cgroups", "replica_cgroup", "cgroup_leaf", "processes")
+MODULES = ("cgroups", "replica_cgroup", "processes")
 SECTOR = 512
 FIRST = (
     "mount -t proc p /proc; mount -t cgroup2 c /sys/fs/cgroup; cp /dev/vdb /a.zip; "

@@ -20,8 +20,8 @@ from osgym_host.guest_client import GuestClient, GuestError, GuestRefused
 from osgym_host.images.snapshots import Snapshot
 from osgym_host.runtimes.processes import pss_mib
 from osgym_host.runtimes.qemu.cloning.guest_identity import IdentityRefused, assign, new_identity
-from osgym_host.runtimes.qemu.golden import opened_disks
 from osgym_host.runtimes.qemu.golden.ram_file import RamFile, sparse_sha256, template_ram
+from osgym_host.runtimes.qemu.golden.snapshot import opened_disks
 from osgym_host.runtimes.qemu.machine.argv import INHERITED_RAM, RAM_FD, Disk, Launch, Ram, Shape, UserNet
 from osgym_host.runtimes.qemu.machine.host_checks import ask_qemu, check_host, shape_of
 from osgym_host.runtimes.qemu.machine.machine import QMP_SOCKET, Machine, MachineFailed

@@ -20,8 +20,8 @@ from tests.support.runtime_kits import QemuKit, contract_spec
 from osgym_host.guest_client import GuestClient, GuestUnreachable
 from osgym_host.images.snapshots import Snapshot
 from osgym_host.runtimes.base import ReplicaSpec
-from osgym_host.runtimes.qemu.cloning import ParkedPoolOptions
-from osgym_host.runtimes.qemu.machine import NetworkNamespace
+from osgym_host.runtimes.qemu.cloning.parked_pool import ParkedPoolOptions
+from osgym_host.runtimes.qemu.machine.namespace import NetworkNamespace
 from osgym_host.runtimes.qemu.runtime import QemuOptions
 
 pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="missing: root, who makes network namespaces")

@@ -20,7 +20,7 @@ from osgym_host.addresses import EnclosedAddress
 from osgym_host.images.snapshots import Snapshot
 from osgym_host.runtimes.base import Egress
 from osgym_host.runtimes.qemu.cloning.parked_pool import ParkedPoolOptions
-from osgym_host.runtimes.qemu.machine import GUEST_PORT
+from osgym_host.runtimes.qemu.machine.argv import GUEST_PORT
 from osgym_host.runtimes.qemu.runtime import QemuOptions
 
 pytestmark = [

@@ -22,7 +22,7 @@ from osgym_host.tasks.downloads import DownloadCache
 from osgym_host.tasks.errors import DeadlineExceeded, EvaluatorError, TaskError
 from osgym_host.tasks.evaluate import LastAction, TaskEvaluation, evaluate
 from osgym_host.tasks.evaluator.registry import METRICS, MetricEnd
-from osgym_host.tasks.interface import parse_task
+from osgym_host.tasks.parse import parse_task
 from osgym_host.tasks.policy import TaskPolicy
 from osgym_host.tasks.sandbox import MetricFailed, MetricJob, Sandbox
 from osgym_host.tasks.values import Value

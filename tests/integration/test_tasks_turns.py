@@ -23,7 +23,7 @@ from osgym_host.tasks.downloads import DownloadCache
 from osgym_host.tasks.evaluate import evaluate
 from osgym_host.tasks.evaluator.registry import MetricEnd
 from osgym_host.tasks.evaluator_turns import EvaluatorTurns
-from osgym_host.tasks.interface import parse_task
+from osgym_host.tasks.parse import parse_task
 from osgym_host.tasks.policy import CheckDeadline, TaskPolicy
 from osgym_host.tasks.sandbox import MetricFailed, MetricJob, Sandbox
 from osgym_host.tasks.values import Value

@@ -13,7 +13,8 @@ from pathlib import Path
 
 import pytest
 
-from osgym_host.tasks.evaluator.disk import DiskUnreadable, LayeredDisk, LayerFormat, NotThere, read_file
+from osgym_host.tasks.evaluator.disk.layers import DiskUnreadable, LayeredDisk, LayerFormat, NotThere
+from osgym_host.tasks.evaluator.disk.session_view import read_file
 
 TOOLS = ("mkfs.ext4", "qemu-img", "debugfs")
 pytestmark = pytest.mark.skipif(

@@ -6,7 +6,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-from osgym_host.doctor.images import check_session_isolation
+from osgym_host.doctor.machine import check_session_isolation
 from osgym_host.doctor.result import DoctorContext, Finding, Status
 
 IMAGE: dict[str, Any] = {

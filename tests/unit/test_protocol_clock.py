@@ -6,7 +6,8 @@ from typing import Any
 
 import pytest
 
-from osgym_host.tasks.interface import TaskError, parse_task
+from osgym_host.tasks.errors import TaskError
+from osgym_host.tasks.parse import parse_task
 from osgym_protocol.clock import ClockOptions, parse_clock
 from osgym_protocol.codec import WireFormatError
 from osgym_sdk import AsyncClient, ConfigError

@@ -12,10 +12,10 @@ from hypothesis import strategies as st
 
 from osgym_host.core.desktop_budget import BudgetedDesktops, DesktopBudget, OverBudget
 from osgym_host.episodes.task_templates import MAX_FAILURES, MAX_REMEMBERED, FailureCounts
-from osgym_host.tasks.interface import host_files, parse_task, template_key, why_no_template
+from osgym_host.tasks.parse import parse_task
 from osgym_host.tasks.registry import STEPS
 from osgym_host.tasks.shipped import load_shipped
-from osgym_host.tasks.templating import NOT_REPEATABLE, REPEATABLE
+from osgym_host.tasks.templating import NOT_REPEATABLE, REPEATABLE, host_files, template_key, why_no_template
 
 EVALUATOR = {
     "func": "exact_match",

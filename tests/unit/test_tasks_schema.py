@@ -14,8 +14,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from osgym_host.tasks.errors import InvalidTask, UnsupportedTask
 from osgym_host.tasks.evaluator.registry import METRICS
-from osgym_host.tasks.interface import InvalidTask, UnsupportedTask, parse_task, validate_task
+from osgym_host.tasks.parse import parse_task, validate_task
 from osgym_host.tasks.schema import Conjunction
 from osgym_protocol import plugins
 

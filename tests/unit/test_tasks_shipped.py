@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from osgym_host.tasks.interface import parse_task
+from osgym_host.tasks.parse import parse_task
 from osgym_host.tasks.shipped import ShippedTask, default_folder, load_shipped, load_task, next_actions
 from osgym_protocol.a11y import A11yTree
 from osgym_protocol.a11y_node import A11yNode

@@ -8,7 +8,8 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from osgym_host.tasks.interface import InvalidTask, parse_task
+from osgym_host.tasks.errors import InvalidTask
+from osgym_host.tasks.parse import parse_task
 from osgym_host.tasks.urls import InvalidUrl, check_url, parse_web_url
 
 CORPUS = [

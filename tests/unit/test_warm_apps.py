@@ -21,8 +21,9 @@ from osgym_host.core.warm_apps import (
     start_script,
 )
 from osgym_host.settings.sources import SettingsError, load
-from osgym_host.tasks.interface import parse_task, used_apps
+from osgym_host.tasks.parse import parse_task
 from osgym_host.tasks.shipped import load_shipped
+from osgym_host.tasks.warm_use import used_apps
 
 EVALUATOR = {
     "func": "exact_match",

@@ -5,12 +5,13 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Iterator
 from dataclasses import replace
+from typing import Any
 
 from fastapi import APIRouter, Response
 from fastapi.responses import JSONResponse
 from starlette.requests import Request
 
-from osgym_host.api import branching, host, looking, operating, reach
+from osgym_host.api import branching, looking, reach
 from osgym_host.api.answers import ERRORS, json_answer, record_answer
 from osgym_host.api.backend import Backend
 from osgym_host.api.raw import (
@@ -22,7 +23,7 @@ from osgym_host.api.raw import (
 from osgym_host.episodes.recorder import RecordMode
 from osgym_host.episodes.service import EpisodeService
 from osgym_host.errors import ServiceError
-from osgym_host.http.access import client_of, sender_of
+from osgym_host.http.access import caller_of, client_of, sender_of
 from osgym_protocol import host_api
 from osgym_protocol.codec import Message
 from osgym_protocol.codes import ErrorCode
@@ -45,9 +46,10 @@ def make_router(backend: Backend) -> APIRouter:
     router.include_router(_episode_routes(backend))
     router.include_router(branching.make_router(backend))
     router.include_router(reach.make_router(backend.reaches))
-    router.include_router(host.make_router(backend))
+    router.include_router(_state_routes(backend))
+    router.include_router(_drain_routes(backend))
     router.include_router(looking.make_router(backend))
-    router.include_router(operating.make_router(backend))
+    router.include_router(_operator_routes(backend))
     return router
 
 
@@ -201,3 +203,95 @@ async def _one_by_one(first: Record | None, rest: Iterator[Record]) -> AsyncIter
     while record is not None:
         yield record
         record = await asyncio.to_thread(next, rest, None)
+
+
+def _operator_routes(backend: Backend) -> APIRouter:
+    router = APIRouter(route_class=RawRoute, tags=["operating"])
+    interventions, requests = backend.interventions, backend.requests
+
+    @router.post("/replicas/{replica_id}/intervene", responses=record_answer(host_api.StepAnswer))
+    async def intervene(replica_id: str, body: host_api.InterveneRequest, request: Request) -> Response:
+        """Act between two steps of the policy; its trajectory says so, and its reward is not for training.
+
+        `seq` counts from 1 in each `session`; the last one again acts no second time.
+        """
+        return RecordResponse(await interventions.act(replica_id, body, by=caller_of(request.scope)[1]))
+
+    @router.post("/replicas/{replica_id}/fork", responses=json_answer(host_api.ForkAnswer))
+    async def fork(replica_id: str, body: host_api.ReplicaForkRequest, request: Request) -> Response:
+        """Make one child that goes on where the desktop is, for a person: of no run, with no bound of steps.
+
+        Repeating `request_id` gives the same child.
+        """
+        parent = interventions.episode_on(replica_id)
+        asked = host_api.ForkRequest(
+            body.request_id, parent.lease.token, 1, body.lease_ttl_s, wait_s=body.wait_s
+        )
+        client, sender = client_of(request.scope), sender_of(request.scope)
+        work = requests.fork(parent.episode_id, asked, client, sender, for_person=True)
+        return JSONResponse((await cancel_on_disconnect(request, work)).to_dict())
+
+    @router.post("/replicas/{replica_id}/checkpoint", responses=json_answer(host_api.CheckpointInfo))
+    async def checkpoint(
+        replica_id: str, body: host_api.ReplicaCheckpointRequest, request: Request
+    ) -> Response:
+        """Take a checkpoint that is kept until its `ttl_s` is over or somebody deletes it.
+
+        Repeating `request_id` gives the same checkpoint.
+        """
+        episode = interventions.episode_on(replica_id)
+        asked = host_api.CheckpointRequest(body.request_id, episode.lease.token, keep=True, ttl_s=body.ttl_s)
+        work = requests.checkpoint(episode.episode_id, asked, sender_of(request.scope))
+        return JSONResponse((await cancel_on_disconnect(request, work)).to_dict())
+
+    return router
+
+
+def _state_routes(backend: Backend) -> APIRouter:
+    router = APIRouter(tags=["host"], responses=ERRORS)
+    host = backend.host
+
+    @router.get("/health")
+    async def health() -> dict[str, Any]:
+        """Say that the service answers. Needs no token."""
+        return host.health()
+
+    @router.get("/host", responses=json_answer(host_api.HostState))
+    async def state() -> Response:
+        """Return what this host is, what it has, and how loaded it is."""
+        return JSONResponse(host.state().to_dict())
+
+    @router.get("/access")
+    async def access(request: Request) -> dict[str, str | None]:
+        """Return what the caller may do: the `scope` and, if it has one, the name of its `token`."""
+        scope, name = caller_of(request.scope)
+        return {"scope": str(scope), "token": name}
+
+    @router.get("/pool")
+    async def pool() -> dict[str, Any]:
+        """Return how the pool fills, and what keeps it from it."""
+        return host.pool()
+
+    return router
+
+
+def _drain_routes(backend: Backend) -> APIRouter:
+    router = APIRouter(tags=["host"], responses=ERRORS)
+    host = backend.host
+
+    @router.post("/drain", responses=json_answer(host_api.HostState))
+    async def drain(request: Request, body: host_api.DrainRequest | None = None) -> Response:
+        """Empty the host: no new episodes; those still open end shortly before `deadline_s` are over.
+
+        Without `deadline_s` they end when their clients end them. Asking again replaces the deadline.
+        """
+        backend.drain.request(None if body is None else body.deadline_s, by=caller_of(request.scope)[1])
+        return JSONResponse(host.state().to_dict())
+
+    @router.delete("/drain", responses=json_answer(host_api.HostState))
+    async def undrain(request: Request) -> Response:
+        """Take `POST /v1/drain` back. Refused while somebody else takes the host away. Idempotent."""
+        backend.drain.cancel(by=caller_of(request.scope)[1])
+        return JSONResponse(host.state().to_dict())
+
+    return router

@@ -32,7 +32,8 @@ from osgym_host.images.progress import BakeProgress, ProgressDisplay
 from osgym_host.images.snapshots import DEFAULT_NAME, Snapshot, SnapshotStore
 from osgym_host.images.store import Image, ImageStore, default_data_dir
 from osgym_host.logs import escape_lines
-from osgym_host.runtimes.qemu.snapshotting import SnapshotBuilder, SnapshotFailed, SnapshotRequest
+from osgym_host.runtimes.qemu.snapshotting.build import SnapshotBuilder
+from osgym_host.runtimes.qemu.snapshotting.request import SnapshotFailed, SnapshotRequest
 from osgym_host.warmups import Preparation, Warmup, find_warmup, load_warmup
 
 _RAM_MIB = {"small": 1024}
@@ -345,7 +346,8 @@ def runner(refresh: bool, as_json: bool) -> None:
 
 async def _build_runner(scratch: Path, refresh: bool) -> dict[str, object]:
     """Ask the daemon, building in `scratch` when there is nothing to find."""
-    from osgym_host.runtimes.qemu.runner import DockerDaemon, build_runner_image
+    from osgym_host.runtimes.qemu.runner.daemon import DockerDaemon
+    from osgym_host.runtimes.qemu.runner.runner_image import build_runner_image
 
     daemon = DockerDaemon()
     try:

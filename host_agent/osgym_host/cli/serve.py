@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import ctypes
 import logging
 import os
 import resource
@@ -19,7 +21,6 @@ from osgym_host.errors import OsgymHostError
 from osgym_host.http import dashboard
 from osgym_host.images.errors import ImageError
 from osgym_host.logs import escape_controls, escape_lines
-from osgym_host.memory import give_back_large_blocks
 from osgym_host.pidfile import AlreadyRunning, held, pid_path
 from osgym_host.runtime_factory import find_image
 from osgym_host.runtime_registry import runtime_names
@@ -48,6 +49,9 @@ Exit codes: 0 stopped cleanly (Ctrl-C, SIGTERM) - 1 something could not be remov
 3 this machine or the image cannot run it - 4 a port or the data directory is in use.
 Every setting can stand in the config file, in OSGYM_<NAME>, or in --set name=value; SETTINGS.md has all.
 """
+LARGE_BYTES = 1024 * 1024
+_M_MMAP_THRESHOLD = -3
+"""Option of glibc's malloc.h."""
 
 
 def _pairs(ctx: click.Context, param: click.Parameter, values: tuple[str, ...]) -> dict[str, str]:
@@ -186,3 +190,14 @@ def _note(settings: Settings, message: str) -> None:
         log.info("%s", message)
     else:
         click.echo(message, err=True)
+
+
+def give_back_large_blocks() -> None:
+    """Make blocks of `LARGE_BYTES` and more be returned as soon as they are freed, for the whole process.
+
+    glibc starts so with 128 KiB, but raises that to 32 MiB with the first large block that is freed. Later
+    ones then come from a heap that shrinks only at its end. Setting a threshold turns the raising off. Other
+    C libraries are left as they are.
+    """
+    with contextlib.suppress(AttributeError, OSError):
+        ctypes.CDLL(None).mallopt(_M_MMAP_THRESHOLD, LARGE_BYTES)

@@ -6,7 +6,7 @@ import asyncio
 import itertools
 import logging
 
-from osgym_host.doctor import images, machine
+from osgym_host.doctor import machine
 from osgym_host.doctor.result import Check, Checks, DoctorContext, Finding, Status
 from osgym_host.runtime_registry import load_runtime_kind, runtime_names
 from osgym_protocol.plugins import PluginError
@@ -42,7 +42,7 @@ CHECKS: Checks = (
     ("limits", machine.check_limits),
     ("bake", machine.check_bake),
     ("reflink", machine.check_reflink),
-    ("session isolation", images.check_session_isolation),
+    ("session isolation", machine.check_session_isolation),
     *itertools.chain(*_OTHERS),
 )
 

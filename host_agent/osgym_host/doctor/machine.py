@@ -1,4 +1,4 @@
-"""Checks of the machine: memory, disk, limits of the kernel, tools of the bake."""
+"""Checks of the machine: memory, disk, limits of the kernel, tools of the bake, and its images."""
 
 from __future__ import annotations
 
@@ -8,11 +8,17 @@ import re
 import resource
 import shutil
 import sysconfig
+from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
-from osgym_host.doctor import processes
 from osgym_host.doctor.result import DoctorContext, Finding, Status
+from osgym_host.images.disks.manifest import GuestKind
 from osgym_host.images.disks.overlay import can_reflink, choose
+from osgym_host.images.errors import ImageError
+from osgym_host.images.snapshots import SnapshotStore
+from osgym_host.images.store import ImageStore
+from osgym_host.programs import end_program, start_program
 
 _MIB = 1 << 20
 _IDLE_REPLICA_MIB = 150
@@ -29,6 +35,7 @@ _THREADS_PER_REPLICA = 200
 _PIPE_PAGES_PER_REPLICA = 512
 _PTYS_PER_REPLICA = 4
 _COMPILE_TIMEOUT_S = 10.0
+_ISOLATION = "session isolation"
 _HEADERS = {
     "Python.h": "python3-dev",
     "xcb/xcb.h": "libxcb1-dev",
@@ -38,6 +45,31 @@ _HEADERS = {
     "xcb/shm.h": "libxcb-shm0-dev",
     "isa-l/igzip_lib.h": "libisal-dev",
 }
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """End of a program. `code` is None when it was killed at the deadline."""
+
+    code: int | None
+    output: str
+
+
+async def run_program(argv: Sequence[str], *, timeout_s: float, stdin: bytes = b"") -> Outcome:
+    """Run a program with output and errors merged. It and its group are dead on return.
+
+    Raises:
+        OSError: It cannot be started.
+    """
+    process = await start_program(argv, environ={**os.environ, "LC_ALL": "C"}, reads=True)
+    try:
+        async with asyncio.timeout(timeout_s):
+            output, _ = await process.communicate(stdin)
+        return Outcome(process.returncode, output.decode("utf-8", "replace"))
+    except TimeoutError:
+        return Outcome(None, "")
+    finally:
+        await end_program(process)
 
 
 async def check_memory(context: DoctorContext) -> list[Finding]:
@@ -172,7 +204,7 @@ async def _check_compiler(lacking: Status) -> Finding:
     for header, package in _HEADERS.items():
         source = f"#include <stddef.h>\n#include <{header}>\n".encode()
         argv = [compiler, "-E", "-x", "c", f"-I{include}", "-o", os.devnull, "-"]
-        outcome = await processes.run(argv, timeout_s=_COMPILE_TIMEOUT_S, stdin=source)
+        outcome = await run_program(argv, timeout_s=_COMPILE_TIMEOUT_S, stdin=source)
         if outcome.code != 0:
             absent.append(package)
     if absent:
@@ -187,3 +219,29 @@ def _existing(folder: Path) -> Path:
     while not folder.exists():
         folder = folder.parent
     return folder
+
+
+async def check_session_isolation(context: DoctorContext) -> list[Finding]:
+    """Return a finding for each image and snapshot whose programs can reach their guest agent."""
+    return await asyncio.to_thread(_findings, context.data_dir)
+
+
+def _findings(data_dir: Path) -> list[Finding]:
+    try:
+        store, frozen = ImageStore(data_dir), SnapshotStore(data_dir)
+        images = {name: store.resolve(name).manifest.session_isolated for name in store.tagged()}
+        manifests = [frozen.resolve(name).manifest for name in frozen.tagged()]
+    except ImageError as exc:
+        return [Finding(_ISOLATION, Status.WARN, f"The images cannot be read: {exc}.")]
+    snapshots = {one.reference: one.session_isolated for one in manifests if one.guest is GuestKind.OSGYM}
+    facts = {**images, **snapshots}
+    open_ones = sorted(name for name, isolated in facts.items() if not isolated)
+    if not facts:
+        return []
+    if not open_ones:
+        found = "Programs of all images and snapshots, root by sudo included, run below their guest agent."
+        return [Finding(_ISOLATION, Status.OK, found, facts=facts)]
+    names = ", ".join(open_ones)
+    found = f"Made before sessions were isolated, so that root in the desktop can forge its score: {names}."
+    remedy = "Make them anew: osgym image build, and for virtual machines osgym image snapshot after it."
+    return [Finding(_ISOLATION, Status.WARN, found, remedy, facts=facts)]

@@ -6,7 +6,7 @@ import logging
 from collections import OrderedDict
 
 from osgym_host.guest_client import GuestRefused
-from osgym_host.tasks.interface import AGENT_FAULTS, BREAKABLE
+from osgym_host.tasks.replica_side import AGENT_FAULTS, BREAKABLE
 from osgym_protocol.codes import GuestErrorCode
 
 log = logging.getLogger(__name__)

@@ -8,14 +8,12 @@ from typing import Any
 
 from osgym_host.episodes.episode import HostEpisode
 from osgym_host.errors import ServiceError
-from osgym_host.tasks.interface import (
-    DownloadCache,
-    Sandbox,
-    Task,
-    TaskError,
-    TaskPolicy,
-    parse_task,
-)
+from osgym_host.tasks.downloads import DownloadCache
+from osgym_host.tasks.errors import TaskError
+from osgym_host.tasks.parse import parse_task
+from osgym_host.tasks.policy import TaskPolicy
+from osgym_host.tasks.sandbox import Sandbox
+from osgym_host.tasks.schema import Task
 from osgym_protocol.limits import MAX_LEASE_TTL_S, MAX_WAIT_S, MIN_LEASE_TTL_S
 from osgym_protocol.observation import ObservedFrame
 

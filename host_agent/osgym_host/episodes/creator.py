@@ -38,7 +38,11 @@ from osgym_host.replicas.pool import Pool
 from osgym_host.replicas.pool_errors import PoolExhausted, PoolStopping
 from osgym_host.replicas.warming import hand_over
 from osgym_host.runtimes import base
-from osgym_host.tasks.interface import Task, TaskContext, TaskError, run_setup, used_apps
+from osgym_host.tasks.context import TaskContext
+from osgym_host.tasks.errors import TaskError
+from osgym_host.tasks.schema import Task
+from osgym_host.tasks.setup import run_setup
+from osgym_host.tasks.warm_use import used_apps
 from osgym_protocol.clock import ClockOptions, parse_clock
 from osgym_protocol.codes import ErrorClass, ErrorCode
 from osgym_protocol.episode_options import EpisodeOptions

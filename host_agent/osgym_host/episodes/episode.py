@@ -31,7 +31,8 @@ from osgym_host.episodes.step_sender import StepSender
 from osgym_host.errors import ServiceError
 from osgym_host.guest_client import GuestRefused
 from osgym_host.replicas.manager import ReplicaManager
-from osgym_host.tasks.interface import Task, TaskContext
+from osgym_host.tasks.context import TaskContext
+from osgym_host.tasks.schema import Task
 from osgym_protocol.codes import Done, ErrorCode
 from osgym_protocol.host_api import (
     EpisodeState,

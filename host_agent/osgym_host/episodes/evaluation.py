@@ -12,14 +12,9 @@ from osgym_host.errors import ServiceError
 from osgym_host.guest_client import GuestRefused
 from osgym_host.replicas.manager import DEATH_NOTICE_S
 from osgym_host.runtimes import base
-from osgym_host.tasks.interface import (
-    CheckDeadline,
-    EvaluatorError,
-    LastAction,
-    TaskError,
-    evaluate,
-    evidence_of,
-)
+from osgym_host.tasks.errors import EvaluatorError, TaskError
+from osgym_host.tasks.evaluate import LastAction, evaluate, evidence_of
+from osgym_host.tasks.policy import CheckDeadline
 from osgym_protocol.codes import ErrorClass, ErrorCode, TerminationReason
 from osgym_protocol.host_api import EvaluationAnswer
 from osgym_protocol.observation import ErrorInfo

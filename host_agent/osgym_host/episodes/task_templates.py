@@ -26,14 +26,10 @@ from osgym_host.replicas.manager import ReplicaManager
 from osgym_host.replicas.pool_errors import ReplicaNotMade
 from osgym_host.replicas.saved_desktops import SavedDesktop
 from osgym_host.runtimes import base
-from osgym_host.tasks.interface import (
-    DownloadCache,
-    Task,
-    TaskError,
-    host_files,
-    template_key,
-    why_no_template,
-)
+from osgym_host.tasks.downloads import DownloadCache
+from osgym_host.tasks.errors import TaskError
+from osgym_host.tasks.schema import Task
+from osgym_host.tasks.templating import host_files, template_key, why_no_template
 from osgym_protocol.codes import SettlePolicy
 from osgym_protocol.options import SettleOptions
 

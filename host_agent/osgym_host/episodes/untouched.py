@@ -26,7 +26,9 @@ from osgym_host.episodes.evaluation import no_task, unscorable
 from osgym_host.errors import ServiceError
 from osgym_host.guest_client import GuestError
 from osgym_host.runtimes import base
-from osgym_host.tasks.interface import BREAKABLE, Answer, Question, TaskError, ask
+from osgym_host.tasks.check_question import Answer, Question, ask
+from osgym_host.tasks.errors import TaskError
+from osgym_host.tasks.replica_side import BREAKABLE
 from osgym_protocol.host_api import EvaluationAnswer
 
 log = logging.getLogger(__name__)

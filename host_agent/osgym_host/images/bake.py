@@ -7,14 +7,14 @@ and baking it alone takes seconds.
 
 from __future__ import annotations
 
+import json
 import os
 import tempfile
 import time
 from dataclasses import dataclass
 from pathlib import Path
 
-from osgym_host.images.cache import CachedTree, TreeCache
-from osgym_host.images.content_store import close_folder, open_folder
+from osgym_host.images.content_store import close_folder, discard, open_folder, replace_file
 from osgym_host.images.definition import ImageSource, hash_of
 from osgym_host.images.definition_model import Definition
 from osgym_host.images.errors import BakeError, ImageError
@@ -46,6 +46,61 @@ done
 exit $failed
 """
 """Script that checks a baked image before it is published."""
+_RECORD = "tree.json"
+
+
+@dataclass(frozen=True, slots=True)
+class CachedTree:
+    """A kept tree.
+
+    Attributes:
+        folder: Folder that holds `rootfs`.
+    """
+
+    folder: Path
+    digest: str
+    packages: PackageLock
+
+
+class TreeCache:
+    """Folder of kept trees, by the key of their inputs."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+
+    def find(self, key: str, idmap: IdMap) -> CachedTree | None:
+        """Return the tree of this key whose files have the ids of `idmap`."""
+        try:
+            kept = json.loads((self._folder / key / _RECORD).read_text())
+        except FileNotFoundError:
+            return None
+        if kept["uid_base"] != idmap.uid_base:
+            return None
+        return CachedTree(self._folder / key, kept["digest"], PackageLock(kept["packages"]))
+
+    def put(
+        self, made: Path, key: str, flavor: str, digest: str, packages: PackageLock, idmap: IdMap
+    ) -> CachedTree:
+        """Keep the tree in `made` (which holds `rootfs`), replacing another of this key."""
+        record = {
+            "digest": digest,
+            "flavor": flavor,
+            "uid_base": idmap.uid_base,
+            "packages": packages.versions,
+        }
+        replace_file(made / _RECORD, json.dumps(record, indent=1))
+        close_folder(made)
+        folder = self._folder / key
+        if folder.exists():
+            discard(folder)
+        made.rename(folder)
+        return CachedTree(folder, digest, packages)
+
+    def prune(self, flavor: str, keep: CachedTree) -> None:
+        """Remove the flavor's other trees. Images share files with them and lose nothing."""
+        for path in self._folder.glob(f"*/{_RECORD}"):
+            if path.parent != keep.folder and json.loads(path.read_text()).get("flavor") == flavor:
+                discard(path.parent)
 
 
 @dataclass(frozen=True, slots=True)

@@ -209,6 +209,3 @@ def how_to_make(name: str) -> str:
     disk, _, snapshot = name.partition("@")
     extra = f" --name {snapshot}" if snapshot and snapshot != DEFAULT_NAME else ""
     return f"osgym image snapshot {disk}{extra}"
-
-
-__all__ = ["Snapshot", "SnapshotManifest", "SnapshotStore", "full_reference", "how_to_make"]

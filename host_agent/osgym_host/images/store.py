@@ -119,6 +119,3 @@ class ImageStore(ContentStore[Image, ImageManifest]):
 def build_command(flavor: str) -> str:
     """Return the command that bakes a flavor; for an unknown name, one that lists the flavors."""
     return f"osgym image build --flavor {flavor if flavor in FLAVORS else '|'.join(reversed(FLAVORS))}"
-
-
-__all__ = ["Image", "ImageManifest", "ImageStore", "RemedyRecord", "default_data_dir"]

@@ -12,7 +12,6 @@ from dataclasses import replace
 
 from osgym_host.core.admission import Admission, Budget, MeasuredLoad, admit
 from osgym_host.core.backoff import Backoff
-from osgym_host.core.blocking import blocking_setting
 from osgym_host.core.cpu_credit import CreditTerms
 from osgym_host.core.fair_queue import UNNAMED, ClientKey
 from osgym_host.core.plan import Blocked, PoolSpec, PoolView, blocked_by, plan
@@ -23,7 +22,7 @@ from osgym_host.replicas.events import EventLog
 from osgym_host.replicas.guest_pulse import GuestPulse, PulseOptions
 from osgym_host.replicas.lease_queue import LeaseQueue, Waiter
 from osgym_host.replicas.manager import OnRevoked, ReplicaManager
-from osgym_host.replicas.pool_errors import PoolExhausted, PoolStopping
+from osgym_host.replicas.pool_errors import PoolExhausted, PoolStopping, blocking_setting
 from osgym_host.replicas.replica_set import ReplicaSet
 from osgym_host.replicas.reservations import Reservation, Reservations
 from osgym_host.replicas.usage_monitor import UsageMonitor, UsageOptions

@@ -11,14 +11,15 @@ zygote of the local runtime looks, since for an ordinary user only root of the r
 
 from __future__ import annotations
 
+import ctypes
 import os
+import platform
 import stat
 import time
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass, field
 
 from osgym_host.core.disk_pressure import INODE_BYTES
-from osgym_host.runtimes import process_tables
 
 SCAN_S = 2.0
 """Time limit of a scan; a replica with more descriptors and mappings is measured in part."""
@@ -26,6 +27,9 @@ _MAX_TABLE_BYTES = 8 << 20
 _DELETED = b" (deleted)"
 _IN_FLIGHT = b"scm_fds:"
 _BLOCK = 512
+_KCMP = {"x86_64": 312, "aarch64": 272}.get(platform.machine())
+_KCMP_FILES = 2
+_libc = ctypes.CDLL(None, use_errno=True)
 
 
 @dataclass(slots=True)
@@ -72,7 +76,7 @@ def held_files(pids: Collection[int], devices: Collection[int], *, scan_s: float
         held.written_bytes = _sum(held.written_bytes, _written_bytes(pid))
         if time.monotonic() > ends_s:
             continue
-        for task in process_tables.tasks_with_own_files(pid):
+        for task in tasks_with_own_files(pid):
             _descriptors(f"/proc/{pid}/task/{task}", devices, held, ends_s)
         _mappings(pid, devices, held)
         _mounts(pid, devices, held, namespaces)
@@ -177,3 +181,26 @@ def _lines(path: str) -> Iterator[bytes]:
             yield from file.read(_MAX_TABLE_BYTES).splitlines()
     except OSError:
         return
+
+
+def tasks_with_own_files(pid: int) -> list[int]:
+    """Return the threads of a process that have different descriptor tables, the first thread first.
+
+    Threads share one table unless one of them unshared it (`CLONE_FILES`). Where the kernel does not say
+    (`kcmp`), every thread is returned.
+    """
+    try:
+        tasks = sorted(int(name) for name in os.listdir(f"/proc/{pid}/task"))
+    except OSError:
+        return []
+    own: list[int] = []
+    for task in tasks:
+        if not any(_same_files(task, other) for other in own):
+            own.append(task)
+    return own
+
+
+def _same_files(one: int, other: int) -> bool:
+    if _KCMP is None:
+        return False
+    return int(_libc.syscall(_KCMP, one, other, _KCMP_FILES, 0, 0)) == 0

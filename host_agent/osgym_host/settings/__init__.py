@@ -5,8 +5,7 @@ unknown key is an error that names it and the setting that was probably meant. O
 environment, so only a variable whose name looks like a misspelt setting is an error.
 """
 
-from osgym_host.settings.documented import table
 from osgym_host.settings.model import RuntimeSettings, Settings
-from osgym_host.settings.sources import PREFIX, SettingsError, load
+from osgym_host.settings.sources import PREFIX, SettingsError, load, table
 
 __all__ = ["PREFIX", "RuntimeSettings", "Settings", "SettingsError", "load", "table"]

@@ -24,7 +24,7 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from osgym_host.runtimes.process_tables import tasks_with_own_files
+from osgym_host.runtimes.held_files import tasks_with_own_files
 
 SCAN_CPU_S = 5.0
 """Limit of the CPU time to scan all descriptors of a replica; a usual desktop takes some milliseconds."""

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import json
 import logging
 import os
+import socket
+import struct
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from osgym_host.runtimes.base import GuestRestarted, GuestTampered, RuntimeFault
@@ -15,7 +18,6 @@ from osgym_host.runtimes.local import protocol, spawn
 from osgym_host.runtimes.local.agent_check import RESTARTED
 from osgym_host.runtimes.local.replica import LocalReplica
 from osgym_host.runtimes.local.supervisor import RequestFailed, Supervisor
-from osgym_host.runtimes.unix_peers import peer_inodes
 
 _log = logging.getLogger(__name__)
 
@@ -25,6 +27,15 @@ _IMAGE_WAIT_S, _IMAGE_LOOK_S = 15.0, 0.25
 
 Processes = Callable[[], set[int] | None]
 """Function that returns the processes of a replica; blocks."""
+_NETLINK_SOCK_DIAG, _SOCK_DIAG_BY_FAMILY = 4, 20
+_NLM_F_REQUEST, _NLMSG_ERROR = 1, 2
+_ALL_STATES, _SHOW_PEER, _PEER = 0xFFFFFFFF, 4, 2
+_HEADER = struct.Struct("=IHHII")
+_REQUEST = struct.Struct("=BBHIIIII")
+_ANSWER_BYTES = 16
+_ATTRIBUTE = struct.Struct("=HH")
+_NO_COOKIE = 0xFFFFFFFF
+_DIAG_TIMEOUT_S = 1.0
 
 
 async def witness(supervisor: Supervisor, replica: LocalReplica, processes: Processes) -> None:
@@ -88,3 +99,40 @@ async def attest(
 
 async def _some(processes: Processes) -> list[int]:
     return sorted(await asyncio.to_thread(processes) or ())[: protocol.MAX_PIDS]
+
+
+def peer_inodes(inodes: Iterable[int]) -> set[int]:
+    """Return the inodes of the peers of sockets; closed ones are left out.
+
+    Raises:
+        OSError: The kernel has no `unix_diag`.
+    """
+    found = set()
+    with socket.socket(socket.AF_NETLINK, socket.SOCK_RAW | socket.SOCK_CLOEXEC, _NETLINK_SOCK_DIAG) as diag:
+        diag.settimeout(_DIAG_TIMEOUT_S)
+        for number, inode in enumerate(inodes, 1):
+            body = _REQUEST.pack(socket.AF_UNIX, 0, 0, _ALL_STATES, inode, _SHOW_PEER, _NO_COOKIE, _NO_COOKIE)
+            head = _HEADER.pack(_HEADER.size + len(body), _SOCK_DIAG_BY_FAMILY, _NLM_F_REQUEST, number, 0)
+            diag.send(head + body)
+            peer = _peer(diag.recv(65536))
+            if peer is not None:
+                found.add(peer)
+    return found
+
+
+def _peer(answer: bytes) -> int | None:
+    length, kind, _, _, _ = _HEADER.unpack_from(answer)
+    if kind == _NLMSG_ERROR:
+        code = -struct.unpack_from("=i", answer, _HEADER.size)[0]
+        if code in (errno.ENOENT, errno.ESTALE):
+            return None
+        raise OSError(code, os.strerror(code))
+    offset = _HEADER.size + _ANSWER_BYTES
+    while offset + _ATTRIBUTE.size <= min(length, len(answer)):
+        size, name = _ATTRIBUTE.unpack_from(answer, offset)
+        if size < _ATTRIBUTE.size:
+            break
+        if name == _PEER:
+            return int(struct.unpack_from("=I", answer, offset + _ATTRIBUTE.size)[0])
+        offset += (size + 3) & ~3
+    return None

@@ -32,7 +32,7 @@ from osgym_host.runtimes.base import (
     Usage,
 )
 from osgym_host.runtimes.egress.tools import NetworkFailed
-from osgym_host.runtimes.local import attestation, measuring, network, spawn, syscalls
+from osgym_host.runtimes.local import attestation, network, spawn, syscalls
 from osgym_host.runtimes.local.criu.points import LocalPoints
 from osgym_host.runtimes.local.egress_provider import EgressProvider, ReplicaEgress
 from osgym_host.runtimes.local.instance import InstanceDir, record_process
@@ -40,7 +40,7 @@ from osgym_host.runtimes.local.isolation import unbounded_because
 from osgym_host.runtimes.local.ranges import ReplicaIds
 from osgym_host.runtimes.local.replica import LocalReplica
 from osgym_host.runtimes.local.running import REMOVE_TIMEOUT_S, Running, SupervisorCallbacks
-from osgym_host.runtimes.local.supervisor import RequestFailed, Supervisor
+from osgym_host.runtimes.local.supervisor import RequestFailed, Supervisor, measure_disk
 from osgym_host.runtimes.replica_cgroup import Caps
 from osgym_host.runtimes.replica_table import ReplicaTable, check_name
 from osgym_host.runtimes.web.client import ProxyFailed, ReplicaProxy
@@ -314,9 +314,7 @@ class LocalRuntime(Runtime):
         running = self._require()
         pids = await asyncio.to_thread(found.processes)
         overlay_mib, held = (
-            await measuring.of_disk(running.supervisor, running.replicas_fd, found, pids)
-            if deep
-            else (None, None)
+            await measure_disk(running.supervisor, running.replicas_fd, found, pids) if deep else (None, None)
         )
         return await asyncio.to_thread(
             usage.measure, found.group, pids, deep=deep, overlay_mib=overlay_mib, held=held

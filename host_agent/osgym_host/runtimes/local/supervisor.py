@@ -8,11 +8,14 @@ import select
 import signal
 import socket
 import subprocess
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from typing import Any
 
 from osgym_host.images.idmap import IdMap
 from osgym_host.runtimes.base import ReplicaCreateFailed, RuntimeFault, RuntimeNotRunning, RuntimeUnsupported
+from osgym_host.runtimes.held_files import HeldFiles
+from osgym_host.runtimes.local import protocol
+from osgym_host.runtimes.local.replica import LocalReplica
 from osgym_host.runtimes.own_process import Channel, ChannelClosed, start_process
 from osgym_host.runtimes.packets import Packet
 
@@ -20,6 +23,7 @@ _START_TIMEOUT_S = 15.0
 _MODULE = "osgym_host.runtimes.local.zygote"
 
 ExitCallback = Callable[[str, int], None]
+_MEASURE_TIMEOUT_S = 30.0
 
 
 class RequestFailed(RuntimeFault):
@@ -170,3 +174,28 @@ def map_all_ids(pid: int, idmap: IdMap) -> None:
             raise RuntimeUnsupported(
                 f"{tool}: {done.stderr.strip()}.", remedy="See /etc/subuid and /etc/subgid."
             )
+
+
+async def measure_disk(
+    supervisor: Supervisor, replicas_fd: int, replica: LocalReplica, pids: Collection[int] | None
+) -> tuple[float | None, HeldFiles | None]:
+    """Have the zygote, which alone may read a replica's folder, measure the disk space of a replica.
+
+    Args:
+        replicas_fd: Descriptor of the folder that holds the replica's folder.
+
+    Returns:
+        The overlay's size in MiB, and deleted files that processes hold open. None for both where
+        the zygote does not answer; the next measurement will.
+    """
+    fields = {
+        "name": replica.folder.name,
+        "pids": sorted(pids or ())[: protocol.MAX_PIDS],
+        "devices": list(replica.disk_devices),
+    }
+    try:
+        answer, _ = await supervisor.request("measure", fields, [replicas_fd], timeout_s=_MEASURE_TIMEOUT_S)
+    except RuntimeFault:
+        return None, None
+    used, deleted, in_flight, written = map(int, answer["result"].split())
+    return used / (1 << 20), HeldFiles(deleted, in_flight, written if written >= 0 else None)

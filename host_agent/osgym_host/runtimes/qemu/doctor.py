@@ -7,9 +7,15 @@ import platform
 import shutil
 from pathlib import Path
 
-from osgym_host.doctor import processes
+from osgym_host.doctor.machine import run_program
 from osgym_host.doctor.result import DoctorContext, Finding, Status
-from osgym_host.runtimes.qemu.machine import BOOT_TIMEOUT_S, KernelBoot, boot_kernel, find_kernel, kvm_opens
+from osgym_host.runtimes.qemu.machine.host_checks import (
+    BOOT_TIMEOUT_S,
+    KernelBoot,
+    boot_kernel,
+    find_kernel,
+    kvm_opens,
+)
 
 _TCG_TIMEOUT_S = 18.0
 _DOCKER_TIMEOUT_S = 5.0
@@ -87,7 +93,7 @@ async def check_docker(context: DoctorContext) -> list[Finding]:
         return [Finding("docker", Status.WARN, "Docker is not installed.", remedy)]
     argv = [docker, "version", "--format", "{{.Server.Version}}"]
     try:
-        outcome = await processes.run(argv, timeout_s=_DOCKER_TIMEOUT_S)
+        outcome = await run_program(argv, timeout_s=_DOCKER_TIMEOUT_S)
     except OSError as exc:
         return [Finding("docker", Status.WARN, f"{docker} cannot be run: {exc}.", remedy)]
     if outcome.code != 0:

@@ -15,11 +15,17 @@ from osgym_host.runtimes.base import Runtime, RuntimeUnsupported, Screen
 from osgym_host.runtimes.cgroups import CgroupTree, instance_group_name
 from osgym_host.runtimes.egress.gate import LinkOptions
 from osgym_host.runtimes.kind import ImageRef, RuntimeKind
-from osgym_host.runtimes.qemu.cloning import ParkedPoolOptions, VmOptions
+from osgym_host.runtimes.qemu.cloning.managed_vm import VmOptions
+from osgym_host.runtimes.qemu.cloning.parked_pool import ParkedPoolOptions
 from osgym_host.runtimes.qemu.doctor import CHECKS
-from osgym_host.runtimes.qemu.machine import Accel, Launcher, check_host, memory_cap_mib
-from osgym_host.runtimes.qemu.network import Network, TapNetwork, UserNetwork
-from osgym_host.runtimes.qemu.runner import ContainerLauncher, ProcessLauncher
+from osgym_host.runtimes.qemu.machine.argv import Accel
+from osgym_host.runtimes.qemu.machine.host_checks import check_host
+from osgym_host.runtimes.qemu.machine.launcher import Launcher, memory_cap_mib
+from osgym_host.runtimes.qemu.network.base import Network
+from osgym_host.runtimes.qemu.network.tap import TapNetwork
+from osgym_host.runtimes.qemu.network.user import UserNetwork
+from osgym_host.runtimes.qemu.runner.container import ContainerLauncher
+from osgym_host.runtimes.qemu.runner.process import ProcessLauncher
 from osgym_host.runtimes.qemu.runtime import QemuOptions, QemuRuntime, cores
 from osgym_host.runtimes.replica_cgroup import Caps
 from osgym_host.settings import RuntimeSettings, Settings

@@ -28,24 +28,22 @@ from osgym_host.runtimes.cgroups import CgroupTree
 from osgym_host.runtimes.folder_lock import FolderLock
 from osgym_host.runtimes.frozen_disk import DiskLayer, FrozenDisk
 from osgym_host.runtimes.instance_groups import close_groups, open_groups
-from osgym_host.runtimes.qemu.agentless import AgentlessGuests, is_agentless, notes_on, reach_of
+from osgym_host.runtimes.qemu.agentless.attach import AgentlessGuests, is_agentless, notes_on, reach_of
 from osgym_host.runtimes.qemu.branching import BranchPointStore
-from osgym_host.runtimes.qemu.cloning import (
-    AdoptableVms,
-    CloneResumer,
-    ParkedPoolOptions,
-    ParkedPools,
-    QemuReplica,
-    SnapshotRegistry,
-    VmManager,
-    VmOptions,
-    check_spec,
-)
-from osgym_host.runtimes.qemu.golden import GoldenRamCache, GoldenSnapshot
-from osgym_host.runtimes.qemu.health import HealthMonitor, HealthOptions
-from osgym_host.runtimes.qemu.machine import Launcher, measure_vm
-from osgym_host.runtimes.qemu.network import Network
-from osgym_host.runtimes.qemu.runner import clear_stale
+from osgym_host.runtimes.qemu.cloning.adoption import AdoptableVms
+from osgym_host.runtimes.qemu.cloning.managed_vm import VmOptions
+from osgym_host.runtimes.qemu.cloning.parked_pool import ParkedPoolOptions
+from osgym_host.runtimes.qemu.cloning.replica import QemuReplica
+from osgym_host.runtimes.qemu.cloning.resume import CloneResumer, check_spec
+from osgym_host.runtimes.qemu.cloning.snapshot_registry import ParkedPools, SnapshotRegistry
+from osgym_host.runtimes.qemu.cloning.vm_manager import VmManager
+from osgym_host.runtimes.qemu.golden.snapshot import GoldenRamCache, GoldenSnapshot
+from osgym_host.runtimes.qemu.health.monitor import HealthMonitor
+from osgym_host.runtimes.qemu.health.rules import HealthOptions
+from osgym_host.runtimes.qemu.machine.launcher import Launcher
+from osgym_host.runtimes.qemu.machine.usage import measure_vm
+from osgym_host.runtimes.qemu.network.base import Network
+from osgym_host.runtimes.qemu.runner.container import clear_stale
 from osgym_host.runtimes.replica_table import ReplicaTable, check_name
 from osgym_protocol.reach import ReachKind
 

@@ -14,7 +14,8 @@ from xml.etree.ElementTree import Element, ParseError
 import defusedxml.ElementTree
 from defusedxml.common import DefusedXmlException
 
-from osgym_host.tasks.evaluator.disk import DiskUnreadable, LayeredDisk, LayerFormat, read_file
+from osgym_host.tasks.evaluator.disk.layers import DiskUnreadable, LayeredDisk, LayerFormat
+from osgym_host.tasks.evaluator.disk.session_view import read_file
 
 MAX_FILE_BYTES = 64 << 20
 MAX_ZIP_ENTRIES = 5000

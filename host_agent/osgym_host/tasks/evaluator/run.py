@@ -10,7 +10,7 @@ import traceback
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from osgym_host.tasks.evaluator.disk import LayerFormat
+from osgym_host.tasks.evaluator.disk.layers import LayerFormat
 from osgym_host.tasks.evaluator.emptiness import why_empty
 from osgym_host.tasks.evaluator.inputs import Argument, InputFile, TaskObject, Unreadable, file_of_disk
 from osgym_host.tasks.evaluator.registry import METRICS, READERS, Metric, MetricEnd, Score

@@ -8,16 +8,3 @@ own server, OSWorld's endpoints are passed on to it.
     ...  # Replica.guest = guest.address
     await guest.close()
 """
-
-from osgym_host.runtimes.qemu.agentless.attach import AgentlessGuests, is_agentless, notes_on, reach_of
-from osgym_host.runtimes.qemu.agentless.guest import AgentlessGuest, MachineFacts, ScreenSource
-
-__all__ = [
-    "AgentlessGuest",
-    "AgentlessGuests",
-    "MachineFacts",
-    "ScreenSource",
-    "is_agentless",
-    "notes_on",
-    "reach_of",
-]

@@ -11,8 +11,8 @@ from osgym_host.addresses import GuestAddress
 from osgym_host.images.disks.manifest import GuestKind
 from osgym_host.runtimes.qemu.agentless.clone_identity import NOTES, apply_clone_identity
 from osgym_host.runtimes.qemu.agentless.guest import AgentlessGuest, MachineFacts, ScreenSource
-from osgym_host.runtimes.qemu.golden import GoldenSnapshot
-from osgym_host.runtimes.qemu.machine import SCREEN_SOCKET
+from osgym_host.runtimes.qemu.golden.snapshot import GoldenSnapshot
+from osgym_host.runtimes.qemu.machine.machine import SCREEN_SOCKET
 from osgym_protocol.reach import ReachKind
 
 log = logging.getLogger(__name__)

@@ -21,7 +21,7 @@ from osgym_host.runtimes.qemu.agentless.plan import (
     TimedOp,
     batches,
 )
-from osgym_host.runtimes.qemu.machine import Qmp, QmpClosed, QmpError
+from osgym_host.runtimes.qemu.machine.qmp import Qmp, QmpClosed, QmpError
 
 MAX_DUMP_BYTES = 64 << 20
 ABS_RANGE = 0x8000

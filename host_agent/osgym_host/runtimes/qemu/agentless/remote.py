@@ -212,6 +212,3 @@ class RemoteDisplay:
 
     async def close(self) -> None:
         self._server.close()
-
-
-__all__ = ["RemoteDisplay", "programs", "pyautogui_key"]

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from osgym_host.runtimes.qemu.machine import Qmp, QmpError
+from osgym_host.runtimes.qemu.machine.qmp import Qmp, QmpError
 
 _INNER = re.compile(r"^NSpid:\s+(?:\d+\s+)*(\d+)$", re.MULTILINE)
 

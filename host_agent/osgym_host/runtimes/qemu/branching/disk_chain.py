@@ -29,15 +29,8 @@ from pathlib import Path
 from typing import Any
 
 from osgym_host.errors import OsgymHostError
-from osgym_host.runtimes.qemu.machine import (
-    BASE_NODE,
-    DISK_FILE_NODE,
-    DISK_NODE,
-    Disk,
-    Qmp,
-    QmpError,
-    block_options,
-)
+from osgym_host.runtimes.qemu.machine.argv import BASE_NODE, DISK_FILE_NODE, DISK_NODE, Disk, block_options
+from osgym_host.runtimes.qemu.machine.qmp import Qmp, QmpError
 
 _BELOW = re.compile(r"below-(\d{2})\.qcow2\Z")
 _TOP = re.compile(r"top-(\d{1,6})\.qcow2\Z")

@@ -30,8 +30,8 @@ from osgym_host.runtimes.qemu.branching.ram_pages import (
     SharedPages,
     union,
 )
-from osgym_host.runtimes.qemu.golden import RamIdentity
-from osgym_host.runtimes.qemu.machine import Qmp, QmpError
+from osgym_host.runtimes.qemu.golden.ram_file import RamIdentity
+from osgym_host.runtimes.qemu.machine.qmp import Qmp, QmpError
 
 VGA_DEVICE = "vga0"
 _HOST_ADDRESS = re.compile(r"is 0x([0-9a-f]{1,16})\b")

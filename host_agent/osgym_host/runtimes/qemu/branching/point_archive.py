@@ -41,7 +41,7 @@ from osgym_host.runtimes.qemu.branching.kept_points import (
     PointManifest,
 )
 from osgym_host.runtimes.qemu.branching.qcow2 import Qcow2Error, parse_header, without_names
-from osgym_host.runtimes.qemu.golden import GoldenSnapshot, golden_snapshot
+from osgym_host.runtimes.qemu.golden.snapshot import GoldenSnapshot, golden_snapshot
 
 EXPORT = "export.json"
 _ORDER = (MANIFEST, TOKEN, STATE, RAM, SCREEN, DISK)

@@ -37,8 +37,9 @@ from osgym_host.runtimes.qemu.branching.point_taker import BranchSource, PointTa
 from osgym_host.runtimes.qemu.branching.ram_delta import write_delta
 from osgym_host.runtimes.qemu.branching.ram_native import RamControl
 from osgym_host.runtimes.qemu.branching.ram_pages import RamDelta, SharedPages
-from osgym_host.runtimes.qemu.golden import GoldenSnapshot, RamIdentity
-from osgym_host.runtimes.qemu.machine import Machine
+from osgym_host.runtimes.qemu.golden.ram_file import RamIdentity
+from osgym_host.runtimes.qemu.golden.snapshot import GoldenSnapshot
+from osgym_host.runtimes.qemu.machine.machine import Machine
 
 log = logging.getLogger(__name__)
 

@@ -33,8 +33,10 @@ from osgym_host.runtimes.qemu.branching.paused_state import (
     screen_memory,
 )
 from osgym_host.runtimes.qemu.branching.ram_delta import MappedRange
-from osgym_host.runtimes.qemu.golden import GoldenSnapshot, Overlays, RamIdentity
-from osgym_host.runtimes.qemu.machine import Machine
+from osgym_host.runtimes.qemu.golden.overlay import Overlays
+from osgym_host.runtimes.qemu.golden.ram_file import RamIdentity
+from osgym_host.runtimes.qemu.golden.snapshot import GoldenSnapshot
+from osgym_host.runtimes.qemu.machine.machine import Machine
 
 T = TypeVar("T")
 

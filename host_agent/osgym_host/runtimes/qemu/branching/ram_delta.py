@@ -30,7 +30,7 @@ from typing import Self
 
 from osgym_host.errors import OsgymHostError
 from osgym_host.runtimes.qemu.branching.ram_pages import PAGE, Extents, Pages, RamDelta, union
-from osgym_host.runtimes.qemu.golden import RamIdentity
+from osgym_host.runtimes.qemu.golden.ram_file import RamIdentity
 
 _PAGEMAP_SCAN = 0xC0606610  # _IOWR('f', 16, struct pm_scan_arg), linux/fs.h
 _SCAN_ARG = struct.Struct("12Q")

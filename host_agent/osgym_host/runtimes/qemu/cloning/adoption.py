@@ -9,14 +9,14 @@ from dataclasses import dataclass
 
 from osgym_host.errors import OsgymHostError
 from osgym_host.runtimes.base import ReplicaNotFound, ReplicaRecord, ReplicaSpec, Screen
-from osgym_host.runtimes.qemu.agentless import is_agentless
+from osgym_host.runtimes.qemu.agentless.attach import is_agentless
 from osgym_host.runtimes.qemu.cloning.managed_vm import ManagedVm
 from osgym_host.runtimes.qemu.cloning.replica import QemuReplica
 from osgym_host.runtimes.qemu.cloning.resume import CloneResumer
 from osgym_host.runtimes.qemu.cloning.snapshot_registry import MissingImage, SnapshotRegistry
 from osgym_host.runtimes.qemu.cloning.vm_manager import VmManager
-from osgym_host.runtimes.qemu.golden import GoldenSnapshot
-from osgym_host.runtimes.qemu.machine import ReplicaFacts, VmRecord
+from osgym_host.runtimes.qemu.golden.snapshot import GoldenSnapshot
+from osgym_host.runtimes.qemu.machine.records import ReplicaFacts, VmRecord
 
 _AT_ONCE = 16
 

@@ -9,8 +9,10 @@ from pathlib import Path
 from osgym_host.addresses import GuestAddress
 from osgym_host.runtimes.processes import process_state
 from osgym_host.runtimes.qemu.branching import RamControl
-from osgym_host.runtimes.qemu.golden import RamIdentity
-from osgym_host.runtimes.qemu.machine import Machine, ProcessEnd, VmRecord
+from osgym_host.runtimes.qemu.golden.ram_file import RamIdentity
+from osgym_host.runtimes.qemu.machine.launcher import ProcessEnd
+from osgym_host.runtimes.qemu.machine.machine import Machine
+from osgym_host.runtimes.qemu.machine.records import VmRecord
 from osgym_host.runtimes.replica_cgroup import Caps, CgroupGroup
 
 OVERLAY = "overlay.qcow2"

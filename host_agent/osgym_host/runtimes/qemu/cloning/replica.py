@@ -12,12 +12,14 @@ from typing import Any
 
 from osgym_host.addresses import GuestAddress
 from osgym_host.runtimes.base import ExitInfo, ExitReason, Replica, ReplicaSpec, RuntimeFault
-from osgym_host.runtimes.qemu.agentless import AgentlessGuest
+from osgym_host.runtimes.qemu.agentless.guest import AgentlessGuest
 from osgym_host.runtimes.qemu.branching import BranchSource
 from osgym_host.runtimes.qemu.cloning.managed_vm import ManagedVm
-from osgym_host.runtimes.qemu.golden import GoldenSnapshot
-from osgym_host.runtimes.qemu.health import DeathCause, Liveness, rules
-from osgym_host.runtimes.qemu.machine import EventStream, ProcessEnd, QmpError
+from osgym_host.runtimes.qemu.golden.snapshot import GoldenSnapshot
+from osgym_host.runtimes.qemu.health import rules
+from osgym_host.runtimes.qemu.health.rules import DeathCause, Liveness
+from osgym_host.runtimes.qemu.machine.launcher import ProcessEnd
+from osgym_host.runtimes.qemu.machine.qmp import EventStream, QmpError
 
 log = logging.getLogger(__name__)
 

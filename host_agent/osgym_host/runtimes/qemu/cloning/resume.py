@@ -16,7 +16,7 @@ from osgym_host.runtimes.base import (
     RuntimeNotRunning,
     RuntimeUnsupported,
 )
-from osgym_host.runtimes.qemu.agentless import AgentlessGuests, is_agentless
+from osgym_host.runtimes.qemu.agentless.attach import AgentlessGuests, is_agentless
 from osgym_host.runtimes.qemu.branching import BranchChild, BranchPointStore
 from osgym_host.runtimes.qemu.cloning import guest_identity as identity
 from osgym_host.runtimes.qemu.cloning.guest_identity import IdentityRefused
@@ -24,9 +24,9 @@ from osgym_host.runtimes.qemu.cloning.managed_vm import ManagedVm
 from osgym_host.runtimes.qemu.cloning.replica import QemuReplica
 from osgym_host.runtimes.qemu.cloning.snapshot_registry import ParkedPools
 from osgym_host.runtimes.qemu.cloning.vm_manager import VmManager
-from osgym_host.runtimes.qemu.golden import GoldenSnapshot
-from osgym_host.runtimes.qemu.machine import ReplicaFacts, VmPhase
-from osgym_host.runtimes.qemu.network import Network
+from osgym_host.runtimes.qemu.golden.snapshot import GoldenSnapshot
+from osgym_host.runtimes.qemu.machine.records import ReplicaFacts, VmPhase
+from osgym_host.runtimes.qemu.network.base import Network
 from osgym_host.runtimes.replica_cgroup import Caps
 
 log = logging.getLogger(__name__)

@@ -13,7 +13,7 @@ from osgym_host.runtimes.base import ImageLike, RuntimeNotRunning, RuntimeUnsupp
 from osgym_host.runtimes.qemu.cloning.managed_vm import ManagedVm
 from osgym_host.runtimes.qemu.cloning.parked_pool import ParkedPool, ParkedPoolOptions
 from osgym_host.runtimes.qemu.cloning.vm_manager import VmManager
-from osgym_host.runtimes.qemu.golden import GoldenSnapshot, golden_snapshot
+from osgym_host.runtimes.qemu.golden.snapshot import GoldenSnapshot, golden_snapshot
 
 
 @dataclass(frozen=True, slots=True)

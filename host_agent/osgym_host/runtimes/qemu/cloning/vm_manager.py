@@ -14,37 +14,29 @@ from pathlib import Path
 from osgym_host.addresses import GuestAddress, TcpAddress
 from osgym_host.images.disks.manifest import GuestKind
 from osgym_host.runtimes.base import ReplicaDestroyFailed, RuntimeFault
+from osgym_host.runtimes.egress.tools import NetworkFailed
 from osgym_host.runtimes.processes import ProcessIdentity
 from osgym_host.runtimes.qemu.branching import RamControl, RamLibrary, RamLibraryLoader
 from osgym_host.runtimes.qemu.cloning.managed_vm import OVERLAY, ManagedVm, VmOptions
-from osgym_host.runtimes.qemu.golden import (
-    GoldenRamCache,
-    GoldenSnapshot,
-    Overlays,
-    RamIdentity,
-    opened_disks,
-)
-from osgym_host.runtimes.qemu.machine import (
+from osgym_host.runtimes.qemu.golden.overlay import Overlays
+from osgym_host.runtimes.qemu.golden.ram_file import RamIdentity
+from osgym_host.runtimes.qemu.golden.snapshot import GoldenRamCache, GoldenSnapshot, opened_disks
+from osgym_host.runtimes.qemu.machine.argv import (
     INHERITED_RAM,
     INHERITED_UEFI,
-    QMP_SOCKET,
     RAM_CONTROL_FD,
     RAM_FD,
     SCREEN_QMP_FD,
     UEFI_FD,
     Disk,
     Launch,
-    Launcher,
-    Machine,
-    MachineFailed,
-    QmpError,
     Ram,
-    RunnerKind,
-    VmPhase,
-    VmRecord,
-    VmRecords,
 )
-from osgym_host.runtimes.qemu.network import FoundGuest, Network, NetworkFailed
+from osgym_host.runtimes.qemu.machine.launcher import Launcher, RunnerKind
+from osgym_host.runtimes.qemu.machine.machine import QMP_SOCKET, Machine, MachineFailed
+from osgym_host.runtimes.qemu.machine.qmp import QmpError
+from osgym_host.runtimes.qemu.machine.records import VmPhase, VmRecord, VmRecords
+from osgym_host.runtimes.qemu.network.base import FoundGuest, Network
 
 log = logging.getLogger(__name__)
 

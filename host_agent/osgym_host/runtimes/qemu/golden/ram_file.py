@@ -235,15 +235,3 @@ def _open_files(pid: int) -> list[Path]:
 
 def _key(identity: RamIdentity) -> tuple[int, int, int]:
     return identity.device, identity.inode, identity.size_bytes
-
-
-__all__ = [
-    "RamFile",
-    "RamFileError",
-    "RamIdentity",
-    "data_extents",
-    "memory_copy",
-    "save_trimmed",
-    "sparse_sha256",
-    "template_ram",
-]

@@ -16,7 +16,8 @@ from osgym_host.images.errors import ImageError
 from osgym_host.images.snapshots import Snapshot
 from osgym_host.runtimes.base import Screen
 from osgym_host.runtimes.qemu.golden.ram_file import RamFile, RamFileError, RamIdentity, memory_copy
-from osgym_host.runtimes.qemu.machine import BASE_FD, IMAGE_FD, Shape, shape_of
+from osgym_host.runtimes.qemu.machine.argv import BASE_FD, IMAGE_FD, Shape
+from osgym_host.runtimes.qemu.machine.host_checks import shape_of
 
 log = logging.getLogger(__name__)
 

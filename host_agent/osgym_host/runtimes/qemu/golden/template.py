@@ -23,25 +23,23 @@ from osgym_host.images.snapshots import DISK, RAM, STATE, base_name
 from osgym_host.runtimes.qemu.golden.overlay import OverlayError, create_qcow2
 from osgym_host.runtimes.qemu.golden.ram_file import RamFile, save_trimmed, sparse_sha256, template_ram
 from osgym_host.runtimes.qemu.golden.snapshot import opened_disks, qcow2_virtual_bytes
-from osgym_host.runtimes.qemu.machine import (
+from osgym_host.runtimes.qemu.machine.argv import (
     GUEST_PORT,
     INHERITED_RAM,
     RAM_FD,
     SCREEN_QMP_FD,
-    SCREEN_SOCKET,
-    AnyNamespace,
     Disk,
     FileConsole,
     Kernel,
     Launch,
-    Launcher,
-    Machine,
     Ram,
     RingConsole,
     Shape,
     UserNet,
-    try_to_make,
 )
+from osgym_host.runtimes.qemu.machine.launcher import Launcher
+from osgym_host.runtimes.qemu.machine.machine import SCREEN_SOCKET, Machine
+from osgym_host.runtimes.qemu.machine.namespace import AnyNamespace, try_to_make
 
 TB_MIB = 256
 """Size of TCG's code cache while booting and warming up, when most code runs once."""
@@ -318,6 +316,3 @@ def _credential(folder: Path, name: str, value: str) -> Path:
     path.touch(mode=0o600)
     path.write_text(f"io.systemd.credential:{name}={value}")
     return path
-
-
-__all__ = ["FrozenTemplate", "Template", "TemplateFailed", "make_overlay", "trial_clone"]

@@ -18,7 +18,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from osgym_host.runtimes.base import ExitReason
-from osgym_host.runtimes.qemu.machine import ProcessEnd
+from osgym_host.runtimes.qemu.machine.launcher import ProcessEnd
 from osgym_host.runtimes.replica_cgroup import MemoryEnd
 
 _TEXT_MAX = 200

@@ -6,9 +6,12 @@ import asyncio
 import contextlib
 import json
 import logging
+import os
+import platform
 import re
 import shutil
 import socket
+import time
 from dataclasses import dataclass, fields
 from pathlib import Path
 
@@ -19,7 +22,6 @@ from osgym_host.images.snapshots import SnapshotManifest, how_to_make
 from osgym_host.programs import end_program, start_program
 from osgym_host.runtimes.base import RuntimeUnsupported
 from osgym_host.runtimes.qemu.machine.argv import QEMU, Accel, Shape
-from osgym_host.runtimes.qemu.machine.kernel_trial import BOOT_TIMEOUT_S, boot_kernel, find_kernel, kvm_opens
 from osgym_host.runtimes.qemu.machine.qmp import Qmp, QmpError
 
 log = logging.getLogger(__name__)
@@ -33,6 +35,72 @@ _MAX_OUTPUT_BYTES = 1 << 20
 _VERDICT = "accelerator.json"
 _VERSION = re.compile(r"version (\d+)\.(\d+)\.(\d+)")
 _SHAPE = TypeAdapter(Shape)
+BOOT_TIMEOUT_S = 10.0
+"""Under KVM a kernel comes up within a second; ten allow for a busy machine."""
+_LINE = b"Unable to mount root fs"
+"""Last line of a kernel without a disk: everything but user space has run by then."""
+_LIMIT_BYTES = 1 << 20
+
+
+@dataclass(frozen=True, slots=True)
+class KernelBoot:
+    reached: bool
+    seconds: float
+    last_line: str
+
+
+def find_kernel() -> Path | None:
+    """Return the newest readable kernel of /boot."""
+    found = [
+        path
+        for pattern in ("vmlinuz-*", "vmlinuz", "Image-*")
+        for path in Path("/boot").glob(pattern)
+        if path.is_file() and os.access(path, os.R_OK)
+    ]
+    return max(found, key=lambda path: path.stat().st_mtime, default=None)
+
+
+def kvm_opens() -> str:
+    """Return the reason why /dev/kvm does not open, empty when it opens."""
+    try:
+        os.close(os.open("/dev/kvm", os.O_RDWR | os.O_CLOEXEC))
+    except FileNotFoundError:
+        return "There is no /dev/kvm."
+    except OSError as exc:
+        return f"/dev/kvm does not open: {exc.strerror}."
+    return ""
+
+
+async def boot_kernel(qemu: str, kernel: Path, accelerator: str, timeout_s: float) -> KernelBoot:
+    """Boot a kernel without a disk until it says `_LINE`, ends, or the time is up.
+
+    `/dev/kvm` may open, and even run firmware, on machines where no guest kernel comes up.
+
+    Raises:
+        OSError: QEMU cannot be started.
+    """
+    argv = [qemu, "-accel", accelerator, "-m", "256", "-nodefaults", "-no-user-config", "-display", "none"]
+    argv += ["-no-reboot", "-serial", "stdio", "-kernel", str(kernel)]
+    argv += ["-append", "console=ttyS0 console=ttyAMA0 panic=-1 root=/dev/none rootfstype=ext4 nokaslr"]
+    if platform.machine() == "aarch64":
+        argv += ["-machine", "virt", "-cpu", "host" if accelerator == "kvm" else "max"]
+    began = time.monotonic()
+    process = await start_program(argv)
+    assert process.stdout is not None
+    seen = b""
+    try:
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(timeout_s):
+                while _LINE not in seen and len(seen) < _LIMIT_BYTES:
+                    data = await process.stdout.read(65536)
+                    if not data:
+                        break
+                    seen += data
+    finally:
+        await end_program(process)
+    lines = [line.strip() for line in seen.decode("utf-8", "replace").splitlines()]
+    lines = [line for line in lines if line and ": warning: " not in line]
+    return KernelBoot(_LINE in seen, time.monotonic() - began, lines[-1][:120] if lines else "")
 
 
 @dataclass(frozen=True, slots=True)
@@ -273,6 +341,3 @@ async def _output(argv: list[str]) -> str:
         raise RuntimeUnsupported(f"{' '.join(argv)} does not end") from exc
     finally:
         await end_program(process)
-
-
-__all__ = ["QemuFacts", "ask_qemu", "check_host", "choose_accel", "choose_cpu", "reasons_against", "shape_of"]

@@ -314,6 +314,3 @@ def listening(path: Path) -> Iterator[socket.socket]:
         path.chmod(0o600)
         sock.listen(1)
         yield sock
-
-
-__all__ = ["QMP_SOCKET", "SCREEN_SOCKET", "Machine", "MachineFailed"]

@@ -367,6 +367,3 @@ def _event(message: Message) -> Event | None:
     if not isinstance(seconds, int) or not isinstance(micros, int):
         return None
     return Event(name, data, seconds + micros / 1e6)
-
-
-__all__ = ["Event", "EventStream", "Qmp", "QmpClosed", "QmpError", "QmpTimeout"]

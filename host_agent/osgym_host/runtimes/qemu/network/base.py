@@ -13,7 +13,9 @@ from dataclasses import dataclass, field
 
 from osgym_host.addresses import GuestAddress
 from osgym_host.runtimes.base import Egress
-from osgym_host.runtimes.qemu.machine import AnyNamespace, GuestReach, TapNet, UserNet, namespace_of
+from osgym_host.runtimes.qemu.machine.argv import TapNet, UserNet
+from osgym_host.runtimes.qemu.machine.namespace import AnyNamespace, namespace_of
+from osgym_host.runtimes.qemu.machine.records import GuestReach
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,8 +10,7 @@ from pathlib import Path
 
 from osgym_host.runtimes.egress.links import Link
 from osgym_host.runtimes.egress.tools import NETNS_FOLDER, NetworkFailed, inside, ip_batch, nft
-from osgym_host.runtimes.qemu.machine import GATEWAY_IP, GUEST_IP, MAC
-from osgym_host.runtimes.qemu.network.inner_rules import DNS_IP, namespace_table
+from osgym_host.runtimes.qemu.machine.argv import GATEWAY_IP, GUEST_IP, GUEST_PORT, MAC
 
 GATEWAY_MAC = "52:55:0a:00:02:02"
 """MAC address of 10.0.2.2 in user-mode networking (libslirp: 52:55 and the address): a guest that was
@@ -21,6 +20,8 @@ _TUNSETIFF = 0x400454CA
 _IFF_TAP = 0x0002
 _IFF_NO_PI = 0x1000
 """Flag without IFF_VNET_HDR: as in user-mode networking, so that one device state fits both."""
+DNS_IP = "10.0.2.3"
+"""Address of the guest's name server, as with user-mode networking."""
 
 
 def make_link(link: Link, namespace: str, alias: str) -> None:
@@ -108,3 +109,36 @@ def remove_namespace(namespace: str) -> None:
     """
     if (NETNS_FOLDER / namespace).exists():
         ip_batch([f"netns delete {namespace}"])
+
+
+def namespace_table(link: Link) -> str:
+    """Return the rules of nftables in a machine's own namespace.
+
+    Nothing leads in, but what comes in answer to a socket that the host agent made inside, and the guest's
+    own address leads out. Where it may go from there say the host's rules (`runtimes.egress.rules`).
+    """
+    return f"""\
+table ip osgym {{
+  chain lead {{
+    type nat hook prerouting priority dstnat; policy accept;
+    iifname "tap0" ip daddr {DNS_IP} udp dport 53 dnat to {link.host_ip}
+  }}
+  chain disguise {{
+    type nat hook postrouting priority srcnat; policy accept;
+    oifname "up0" snat to {link.guest_ip}
+    oifname "tap0" snat to {GATEWAY_IP}
+  }}
+  chain forward {{
+    type filter hook forward priority filter; policy drop;
+    ct state invalid drop
+    iifname "up0" oifname "tap0" ct state established,related accept
+    iifname "tap0" oifname "up0" ip saddr {GUEST_IP} accept
+  }}
+  chain input {{
+    type filter hook input priority filter; policy drop;
+    iifname "up0" ct state established,related accept
+    iifname "tap0" tcp sport {GUEST_PORT} ct state established accept
+    iifname "tap0" icmp type echo-request limit rate 10/second accept
+  }}
+}}
+"""

@@ -25,14 +25,9 @@ from osgym_host.runtimes.egress import gate, tools
 from osgym_host.runtimes.egress.gate import DEFAULT_LINKS, LinkGate, LinkOptions, check_tools, table_name
 from osgym_host.runtimes.egress.links import LINK_PREFIX, Link, link_of
 from osgym_host.runtimes.egress.tools import NetworkFailed
-from osgym_host.runtimes.qemu.machine import (
-    GUEST_IP,
-    GUEST_PORT,
-    AnyNamespace,
-    GuestReach,
-    NetworkNamespace,
-    TapNet,
-)
+from osgym_host.runtimes.qemu.machine.argv import GUEST_IP, GUEST_PORT, TapNet
+from osgym_host.runtimes.qemu.machine.namespace import AnyNamespace, NetworkNamespace
+from osgym_host.runtimes.qemu.machine.records import GuestReach
 from osgym_host.runtimes.qemu.network import namespaces
 from osgym_host.runtimes.qemu.network.base import (
     Attachment,

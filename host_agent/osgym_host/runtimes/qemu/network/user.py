@@ -17,7 +17,9 @@ from pathlib import Path
 from osgym_host.addresses import EnclosedAddress, GuestAddress, TcpAddress, UnixAddress, short_unix_path
 from osgym_host.runtimes.base import Egress, RuntimeUnsupported
 from osgym_host.runtimes.egress.tools import NetworkFailed
-from osgym_host.runtimes.qemu.machine import GUEST_PORT, AnyNamespace, GuestReach, UserNet, try_to_make
+from osgym_host.runtimes.qemu.machine.argv import GUEST_PORT, UserNet
+from osgym_host.runtimes.qemu.machine.namespace import AnyNamespace, try_to_make
+from osgym_host.runtimes.qemu.machine.records import GuestReach
 from osgym_host.runtimes.qemu.network.base import (
     Attachment,
     FoundGuest,

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import logging
 import os
 import socket
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
@@ -21,9 +22,9 @@ from typing import Any
 
 from osgym_host.addresses import short_unix_path
 from osgym_host.runtimes.base import RuntimeFault, RuntimeUnsupported
-from osgym_host.runtimes.cgroups import group_of
+from osgym_host.runtimes.cgroups import CgroupTree, group_of, instance_group_name
 from osgym_host.runtimes.processes import ProcessIdentity
-from osgym_host.runtimes.qemu.machine import (
+from osgym_host.runtimes.qemu.machine.launcher import (
     FoundProcess,
     Launcher,
     LaunchFailed,
@@ -37,6 +38,7 @@ from osgym_host.runtimes.qemu.runner import handover
 from osgym_host.runtimes.qemu.runner.daemon import DockerDaemon, DockerFailed, translated
 from osgym_host.runtimes.qemu.runner.held_process import HeldProcess, RunningProcess
 from osgym_host.runtimes.qemu.runner.output import ENVIRONMENT, bounded_output
+from osgym_host.runtimes.qemu.runner.process import ProcessLauncher
 from osgym_host.runtimes.qemu.runner.runner_image import find_runner_image
 from osgym_host.runtimes.qemu.runner.users import UserPool, chown_folder, user_of
 from osgym_host.runtimes.replica_cgroup import MemoryEnd
@@ -47,6 +49,7 @@ START_TIMEOUT_S = 60.0
 _STATUS_TIMEOUT_S = 10.0
 _POLL_S = 0.05
 _KVM = Path("/dev/kvm")
+log = logging.getLogger(__name__)
 
 
 class ContainerProcess(HeldProcess):
@@ -327,3 +330,34 @@ def _listening(path: Path) -> Iterator[socket.socket]:
             yield listener
         finally:
             path.unlink(missing_ok=True)
+
+
+async def clear_stale(
+    now: RunnerKind, folder: Path, tree: CgroupTree, *, keep: Collection[str], containers: bool
+) -> int:
+    """Remove leftovers of the other launcher; the present launcher removes its own.
+
+    Args:
+        folder: `run/<instance>`.
+        containers: True if the previous host agent had containers, by its records.
+
+    Returns:
+        Number of removed processes or containers.
+
+    Raises:
+        RuntimeFault: Something is left.
+    """
+    if now is not RunnerKind.PROCESS:
+        return await ProcessLauncher(folder, tree=tree).reap(keep)
+    if not containers:
+        return 0
+    daemon = DockerDaemon()
+    launcher = ContainerLauncher(instance_group_name(folder), daemon)
+    try:
+        await daemon.open()
+        return await launcher.reap(keep)
+    except RuntimeUnsupported as exc:
+        log.warning("containers of the previous host agent of %s cannot be removed: %s", folder.name, exc)
+        return 0
+    finally:
+        await launcher.close()

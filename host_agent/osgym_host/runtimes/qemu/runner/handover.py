@@ -13,7 +13,7 @@ import socket
 import struct
 from collections.abc import Mapping, Sequence
 
-from osgym_host.runtimes.qemu.machine import LaunchRequest
+from osgym_host.runtimes.qemu.machine.launcher import LaunchRequest
 
 SOCKET_NAME = "launch.sock"
 _HEADER = struct.Struct("!IIi")

@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 
 from osgym_host.runtimes.base import RuntimeFault
 from osgym_host.runtimes.processes import ProcessIdentity
-from osgym_host.runtimes.qemu.machine import ProcessEnd, VmProcess
+from osgym_host.runtimes.qemu.machine.launcher import ProcessEnd, VmProcess
 from osgym_host.runtimes.qemu.runner.output import read_output
 from osgym_host.runtimes.replica_cgroup import CgroupGroup, MemoryEnd, take_notice
 

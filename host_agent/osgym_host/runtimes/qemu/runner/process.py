@@ -18,7 +18,7 @@ from pathlib import Path
 from osgym_host.runtimes.base import RuntimeFault
 from osgym_host.runtimes.cgroups import CgroupTree
 from osgym_host.runtimes.processes import ProcessIdentity, switch_huge_pages_off
-from osgym_host.runtimes.qemu.machine import (
+from osgym_host.runtimes.qemu.machine.launcher import (
     FoundProcess,
     Launcher,
     LaunchFailed,

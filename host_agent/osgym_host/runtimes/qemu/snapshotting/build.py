@@ -24,25 +24,19 @@ from osgym_host.images.snapshots import (
     SnapshotManifest,
     SnapshotStore,
 )
-from osgym_host.runtimes.qemu.golden import (
-    FrozenTemplate,
-    Template,
-    TemplateFailed,
-    trial_clone,
-)
-from osgym_host.runtimes.qemu.machine import (
-    Accel,
-    Launcher,
-    MachineFailed,
+from osgym_host.runtimes.qemu.golden.template import FrozenTemplate, Template, TemplateFailed, trial_clone
+from osgym_host.runtimes.qemu.machine.argv import Accel, Shape
+from osgym_host.runtimes.qemu.machine.host_checks import (
     QemuFacts,
-    Shape,
     ask_qemu,
     check_host,
     choose_accel,
     choose_cpu,
     shape_fields,
 )
-from osgym_host.runtimes.qemu.runner import ProcessLauncher
+from osgym_host.runtimes.qemu.machine.launcher import Launcher
+from osgym_host.runtimes.qemu.machine.machine import MachineFailed
+from osgym_host.runtimes.qemu.runner.process import ProcessLauncher
 from osgym_host.runtimes.qemu.snapshotting.guest_preparation import (
     IDLE_TIMEOUT_S,
     REST_TIMEOUT_S,

@@ -9,7 +9,7 @@ import time
 from osgym_host.addresses import GuestAddress
 from osgym_host.guest_client import GuestClient, GuestRefused
 from osgym_host.runtimes.processes import cpu_s
-from osgym_host.runtimes.qemu.cloning import assign, give_up_token, new_identity
+from osgym_host.runtimes.qemu.cloning.guest_identity import assign, give_up_token, new_identity
 
 REST_TIMEOUT_S = 120.0
 REST_CPU = 0.03

@@ -13,8 +13,8 @@ from osgym_host.images.disks.manifest import Firmware, GuestKind, Hardware
 from osgym_host.images.disks.store import DiskImage
 from osgym_host.images.snapshots import UEFI
 from osgym_host.runtimes.base import RuntimeUnsupported
-from osgym_host.runtimes.qemu.agentless import AgentlessGuest, MachineFacts, ScreenSource
-from osgym_host.runtimes.qemu.machine import Accel, DiskBus, Nic, Shape
+from osgym_host.runtimes.qemu.agentless.guest import AgentlessGuest, MachineFacts, ScreenSource
+from osgym_host.runtimes.qemu.machine.argv import Accel, DiskBus, Nic, Shape
 
 UEFI_FIRMWARE = (
     Path("/usr/share/ovmf/OVMF.fd"),  # Debian, Ubuntu

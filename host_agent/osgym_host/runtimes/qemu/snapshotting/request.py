@@ -11,7 +11,8 @@ from typing import Protocol
 from osgym_host.errors import OsgymHostError
 from osgym_host.guest_client import GuestClient
 from osgym_host.images.disks.store import DiskImage
-from osgym_host.runtimes.qemu.machine import QEMU, Shape, shape_fields
+from osgym_host.runtimes.qemu.machine.argv import QEMU, Shape
+from osgym_host.runtimes.qemu.machine.host_checks import shape_fields
 
 _FORMAT = 3
 """To be counted up when a template is booted or warmed up differently, so that snapshots are made anew."""

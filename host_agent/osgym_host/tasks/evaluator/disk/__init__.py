@@ -3,9 +3,3 @@
 The guest wrote every byte of it, so it is never mounted and never touched by a privileged process: a kernel
 or a tool that trusts a file system is what a hostile one attacks. Pure Python reads what one path needs.
 """
-
-from osgym_host.tasks.evaluator.disk.errors import DiskUnreadable, NotThere
-from osgym_host.tasks.evaluator.disk.layers import LayeredDisk, LayerFormat
-from osgym_host.tasks.evaluator.disk.session_view import read_file
-
-__all__ = ["DiskUnreadable", "LayerFormat", "LayeredDisk", "NotThere", "read_file"]

@@ -13,8 +13,7 @@ import struct
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from osgym_host.tasks.evaluator.disk.errors import DiskUnreadable, NotThere
-from osgym_host.tasks.evaluator.disk.layers import LayeredDisk
+from osgym_host.tasks.evaluator.disk.layers import DiskUnreadable, LayeredDisk, NotThere
 
 _SUPERBLOCK_AT, _SUPERBLOCK_BYTES = 1024, 1024
 _MAGIC, _EXTENT_MAGIC = 0xEF53, 0xF30A

@@ -14,7 +14,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from osgym_host.images.disks.qcow2 import Qcow2Error, check_layout, read_header
-from osgym_host.tasks.evaluator.disk.errors import DiskUnreadable
 
 _HEAD_BYTES = 512
 _OFFSET = 0x00FFFFFFFFFFFE00
@@ -22,6 +21,14 @@ _COMPRESSED, _ZERO = 1 << 62, 1
 _SECTOR = 512
 _DIRTY = 1
 """The one incompatible feature that changes nothing for a reader: refcounts may be stale."""
+
+
+class DiskUnreadable(Exception):
+    """The disk or file system is damaged, or has a feature that this reader lacks."""
+
+
+class NotThere(DiskUnreadable):
+    """The path leads nowhere, or not to a file."""
 
 
 class LayerFormat(enum.StrEnum):

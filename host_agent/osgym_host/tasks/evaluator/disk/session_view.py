@@ -10,9 +10,8 @@ from __future__ import annotations
 import stat
 from dataclasses import dataclass
 
-from osgym_host.tasks.evaluator.disk.errors import NotThere
 from osgym_host.tasks.evaluator.disk.ext4 import Ext4, Inode, find_volume
-from osgym_host.tasks.evaluator.disk.layers import LayeredDisk
+from osgym_host.tasks.evaluator.disk.layers import LayeredDisk, NotThere
 
 _MAX_LINKS = 40
 _SHARED = b"home"

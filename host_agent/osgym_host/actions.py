@@ -6,18 +6,46 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from osgym_host.actions.errors import BadAction, NoAction
+from osgym_host.errors import OsgymHostError
 from osgym_protocol import actions as protocol
 from osgym_protocol.codes import Done
 from osgym_protocol.grammars import UnreadableAction
 from osgym_protocol.grammars.computer13 import WORDS, parse_computer13
 from osgym_protocol.grammars.lookalikes import grammar_of_object
 from osgym_protocol.grammars.osgym_strings import parse_string
-from osgym_protocol.limits import MAX_ACTIONS
+from osgym_protocol.limits import MAX_ACTIONS, MAX_WHY_CHARS
 
 RawAction = dict[str, Any]
 ENDINGS = {"done": Done.DONE, "fail": Done.FAIL}
 """Ops by which the policy ends an episode; the host handles them, no guest sees them."""
+
+
+class BadAction(OsgymHostError):
+    """An action that cannot be understood; nothing was done.
+
+    Attributes:
+        action: What was given, shortened.
+        why: What is wrong with it, one sentence; shortened where it cites what was given.
+        index: Its place in the list that was given, when it stood in one.
+    """
+
+    def __init__(self, action: object, why: str, index: int | None = None) -> None:
+        self.action = _short(action if isinstance(action, str) else repr(action), 200)
+        self.why = _short(why, MAX_WHY_CHARS)
+        self.index = index
+        super().__init__(f"Cannot use the action {self.action!r}: {why}")
+
+    def at(self, index: int) -> BadAction:
+        """Return the same error with its place in the list."""
+        return type(self)(self.action, self.why, index)
+
+
+class NoAction(BadAction):
+    """What is no text and no object, so that it is an action in no grammar."""
+
+
+def _short(text: str, most: int) -> str:
+    return text if len(text) <= most else text[: most - 3] + "..."
 
 
 @dataclass(frozen=True, slots=True)
