@@ -41,7 +41,8 @@ def test_the_session_is_capped_apart_from_its_harness(small_disk: DiskImage, tmp
     if small_disk.kernel is None:
         pytest.skip("missing: a disk image with its kernel beside it")
     program(tmp_path / "program.zip")
-    make_overlay(tmp_path / "disk.qcow2", small_disk.disk, small_disk.manifest.format)
+    size_bytes = small_disk.manifest.virtual_size_bytes
+    make_overlay(tmp_path / "disk.qcow2", size_bytes, str(small_disk.disk), small_disk.manifest.format)
     root = (small_disk.manifest.kernel_append or "").split()[0]
     init = f"init=/bin/dash -- -c {FIRST.replace(' ', '${IFS}')}"
     argv = ["qemu-system-x86_64", "-accel", "tcg", "-m", "1024", "-nographic", "-no-reboot"]

@@ -39,7 +39,8 @@ async def boot_disk(
     disk: DiskImage, folder: Path, *more: str, answers: bool = True
 ) -> AsyncIterator[BootedDisk]:
     """Start it, wait for its guest agent if it will have one; afterwards it is gone."""
-    make_overlay(folder / "disk.qcow2", disk.disk, disk.manifest.format)
+    size_bytes = disk.manifest.virtual_size_bytes
+    make_overlay(folder / "disk.qcow2", size_bytes, str(disk.disk), disk.manifest.format)
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port = probe.getsockname()[1]

@@ -193,7 +193,7 @@ def test_qemu_takes_our_overlays(tmp_path: Path, size_bytes: int) -> None:
     base = tmp_path / "base.qcow2"
     subprocess.run(["qemu-img", "create", "-q", "-f", "qcow2", base, str(size_bytes)], check=True)
     target = tmp_path / "overlay.qcow2"
-    make_overlay(target, base)
+    make_overlay(target, virtual_size(base, DiskFormat.QCOW2), str(base))
     subprocess.run(["qemu-img", "check", "-q", target], check=True)
     said = subprocess.run(
         ["qemu-img", "info", "--output=json", target], check=True, capture_output=True, text=True
@@ -209,13 +209,13 @@ def test_what_is_written_to_an_overlay_stays_in_it(tmp_path: Path) -> None:
     """The base shows through, and is not changed."""
     base, target = tmp_path / "base.raw", tmp_path / "overlay.qcow2"
     base.write_bytes(b"b" * MIB)
-    make_overlay(target, base, DiskFormat.RAW)
+    make_overlay(target, MIB, str(base), DiskFormat.RAW)
     write = ["qemu-io", "-f", "qcow2", "-c", "write -P 0x77 65536 4096", "-c", "read -P 0x62 0 65536", target]
     done = subprocess.run(write, capture_output=True, text=True, check=False)
     assert done.returncode == 0 and "Pattern verification failed" not in done.stdout, done.stdout
     assert base.read_bytes() == b"b" * MIB
     with pytest.raises(FileExistsError):
-        make_overlay(target, base, DiskFormat.RAW)
+        make_overlay(target, MIB, str(base), DiskFormat.RAW)
 
 
 def test_sizes_and_names_that_do_not_fit_are_refused() -> None:

@@ -89,19 +89,18 @@ def virtual_size(disk: Path, kind: DiskFormat) -> int:
 
 
 def make_overlay(
-    target: Path, backing: Path, kind: DiskFormat = DiskFormat.QCOW2, *, size_bytes: int | None = None
+    target: Path, size_bytes: int, backing: str = "", kind: DiskFormat = DiskFormat.QCOW2
 ) -> None:
-    """Write a new overlay; the backing file must not change as long as it lives.
+    """Write a new empty qcow2 for a disk of this size; the file below must not change as long as it lives.
 
     Args:
-        size_bytes: Size the machine sees; None for that of the backing file.
+        backing: Path of the file below, relative to the target's folder; empty: QEMU is told when it starts.
+        kind: Format of the file below.
 
     Raises:
-        ImageError: The backing file cannot be read.
         OSError: The target is there already, or cannot be written.
     """
-    size = virtual_size(backing, kind) if size_bytes is None else size_bytes
-    length, parts = empty_qcow2(-(-size // 512) * 512, str(backing.absolute()), str(kind))
+    length, parts = empty_qcow2(-(-size_bytes // 512) * 512, backing, str(kind))
     fd = os.open(target, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
     try:
         os.ftruncate(fd, length)

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import TypeVar
 
 from osgym_host.images.content_store import remove_tree
+from osgym_host.images.disks.overlay import make_overlay
 from osgym_host.runtimes.base import BranchPoint
 from osgym_host.runtimes.qemu.branching import delta_file, disk_chain
 from osgym_host.runtimes.qemu.branching.disk_chain import DiskChain, NewLayer
@@ -33,7 +34,6 @@ from osgym_host.runtimes.qemu.branching.paused_state import (
     screen_memory,
 )
 from osgym_host.runtimes.qemu.branching.ram_delta import MappedRange
-from osgym_host.runtimes.qemu.golden.overlay import Overlays
 from osgym_host.runtimes.qemu.golden.ram_file import RamIdentity
 from osgym_host.runtimes.qemu.golden.snapshot import GoldenSnapshot
 from osgym_host.runtimes.qemu.machine.machine import Machine
@@ -82,7 +82,6 @@ class PointTaker:
         self._folder = run_folder
         self._store = store
         self._max_layers = max_layers
-        self._overlays = Overlays(run_folder)
         self._threads = threads
         self._helpers = helpers
 
@@ -166,7 +165,7 @@ class PointTaker:
     async def _new_top(self, source: BranchSource, chain: DiskChain, point_id: str) -> NewLayer:
         prepared = self._folder / f"{point_id}.qcow2"
         try:
-            await self._overlays.make(prepared, source.golden.disk_bytes)
+            make_overlay(prepared, source.golden.disk_bytes)
             return await disk_chain.open_top(source.machine.qmp, chain, prepared)
         finally:
             prepared.unlink(missing_ok=True)

@@ -13,12 +13,12 @@ from pathlib import Path
 
 from osgym_host.addresses import GuestAddress, TcpAddress
 from osgym_host.images.disks.manifest import GuestKind
+from osgym_host.images.disks.overlay import make_overlay
 from osgym_host.runtimes.base import ReplicaDestroyFailed, RuntimeFault
 from osgym_host.runtimes.egress.tools import NetworkFailed
 from osgym_host.runtimes.processes import ProcessIdentity
 from osgym_host.runtimes.qemu.branching import RamControl, RamLibrary, RamLibraryLoader
 from osgym_host.runtimes.qemu.cloning.managed_vm import OVERLAY, ManagedVm, VmOptions
-from osgym_host.runtimes.qemu.golden.overlay import Overlays
 from osgym_host.runtimes.qemu.golden.ram_file import RamIdentity
 from osgym_host.runtimes.qemu.golden.snapshot import GoldenRamCache, GoldenSnapshot, opened_disks
 from osgym_host.runtimes.qemu.machine.argv import (
@@ -61,7 +61,6 @@ class VmManager:
         self._network = network
         self._ram = ram
         self._options = options
-        self._overlays = Overlays(self._folder)
         self._library = RamLibraryLoader(options.native)
         self._numbers = itertools.count(1)
 
@@ -96,7 +95,7 @@ class VmManager:
         control = RamControl() if library is not None else None
         try:
             self.records.write(record)
-            await self._overlays.make(folder / OVERLAY, golden.disk_bytes)
+            make_overlay(folder / OVERLAY, golden.disk_bytes)
             machine, address = await self._start(golden, record, folder, ram.fd, library, control)
             process = machine.process.identity
             record = record.model_copy(

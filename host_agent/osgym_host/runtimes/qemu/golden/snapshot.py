@@ -11,7 +11,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from osgym_host.images.disks.manifest import GuestKind
+from osgym_host.images.disks.manifest import DiskFormat, GuestKind
+from osgym_host.images.disks.overlay import virtual_size
 from osgym_host.images.errors import ImageError
 from osgym_host.images.snapshots import Snapshot
 from osgym_host.runtimes.base import Screen
@@ -61,8 +62,8 @@ def golden_snapshot(snapshot: Snapshot) -> GoldenSnapshot:
     manifest = snapshot.manifest
     try:
         shape = shape_of(manifest)
-        size = qcow2_virtual_bytes(snapshot.disk)
-    except (OSError, ValueError) as exc:
+        size = virtual_size(snapshot.disk, DiskFormat.QCOW2)
+    except (ImageError, ValueError) as exc:
         raise ImageError(f"the snapshot {snapshot.reference} is broken: {exc}", "build it again") from exc
     return GoldenSnapshot(
         digest=snapshot.digest,
@@ -95,20 +96,6 @@ def opened_disks(disk: Path, image: Path) -> Iterator[dict[int, int]]:
             fds[number] = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
             stack.callback(os.close, fds[number])
         yield fds
-
-
-def qcow2_virtual_bytes(path: Path) -> int:
-    """Return the virtual size of a qcow2 file (its header: docs/interop/qcow2.txt of QEMU).
-
-    Raises:
-        OSError: It cannot be read.
-        ValueError: The file is not a qcow2.
-    """
-    with path.open("rb") as file:
-        header = file.read(32)
-    if len(header) < 32 or header[:4] != b"QFI\xfb":
-        raise ValueError(f"{path} is not a qcow2")
-    return int.from_bytes(header[24:32], "big")
 
 
 class GoldenRamCache:

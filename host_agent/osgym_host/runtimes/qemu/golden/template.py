@@ -18,11 +18,11 @@ from pathlib import Path
 from osgym_host.addresses import EnclosedAddress, GuestAddress, TcpAddress
 from osgym_host.errors import OsgymHostError
 from osgym_host.images.disks.manifest import DiskFormat
+from osgym_host.images.disks.overlay import make_overlay, virtual_size
 from osgym_host.images.disks.store import DiskImage
 from osgym_host.images.snapshots import DISK, RAM, STATE, base_name
-from osgym_host.runtimes.qemu.golden.overlay import OverlayError, create_qcow2
 from osgym_host.runtimes.qemu.golden.ram_file import RamFile, save_trimmed, sparse_sha256, template_ram
-from osgym_host.runtimes.qemu.golden.snapshot import opened_disks, qcow2_virtual_bytes
+from osgym_host.runtimes.qemu.golden.snapshot import opened_disks
 from osgym_host.runtimes.qemu.machine.argv import (
     GUEST_PORT,
     INHERITED_RAM,
@@ -136,14 +136,16 @@ class Template:
             uefi: Firmware of a disk that boots by UEFI; clones need the same file.
 
         Raises:
-            TemplateFailed: The overlay cannot be made.
+            ImageError: The disk cannot be read.
+            OSError: The overlay cannot be written.
             LaunchFailed, MachineFailed: QEMU does not start.
         """
         vm = folder / _MACHINE
         vm.mkdir(mode=0o700)
-        base = base_name(DiskFormat(disk.manifest.format))
+        kind = disk.manifest.format
+        base = base_name(kind)
         os.link(disk.disk, vm / base)
-        await make_overlay(vm / DISK, base, disk.manifest.format)
+        make_overlay(vm / DISK, virtual_size(disk.disk, kind), base, kind)
         ram_fd = template_ram(shape.ram_mib)
         kernel = None
         if disk.kernel is not None:
@@ -263,7 +265,7 @@ async def trial_clone(
     connection = await GuestConnection.make()
     try:
         overlay = trial / "overlay.qcow2"
-        await _create(overlay, str(qcow2_virtual_bytes(folder / DISK)))
+        make_overlay(overlay, virtual_size(folder / DISK, DiskFormat.QCOW2))
         launch = Launch(
             name=_TRIAL,
             disk=Disk(overlay, base_image=image_format),
@@ -292,22 +294,6 @@ async def trial_clone(
         if machine is not None:
             await asyncio.shield(machine.remove())
         await asyncio.to_thread(shutil.rmtree, trial, ignore_errors=True)
-
-
-async def make_overlay(path: Path, backing: str, backing_format: str) -> None:
-    """Make an empty qcow2 over another disk, which is named relative to it.
-
-    Raises:
-        TemplateFailed: `qemu-img` is not there or fails.
-    """
-    await _create(path, "-F", backing_format, "-b", backing)
-
-
-async def _create(path: Path, *arguments: str) -> None:
-    try:
-        await create_qcow2(path, *arguments)
-    except OverlayError as exc:
-        raise TemplateFailed(str(exc)) from exc
 
 
 def _credential(folder: Path, name: str, value: str) -> Path:
