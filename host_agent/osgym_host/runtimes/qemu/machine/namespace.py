@@ -12,22 +12,16 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import ctypes
-import fcntl
 import os
 import socket
-import struct
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
 from osgym_host.runtimes.qemu.machine.kept_namespace import KeptNamespace
+from osgym_host.runtimes.qemu.machine.namespace_keeper import CLONE_NEWNET, bring_up_loopback, check, libc
 
-_CLONE_NEWNET = 0x40000000
-_SIOCGIFFLAGS, _SIOCSIFFLAGS, _IFF_UP = 0x8913, 0x8914, 0x1
-_INTERFACE = struct.Struct("16sH14x")
 _OWN = Path("/proc/thread-self/ns/net")
-_libc = ctypes.CDLL(None, use_errno=True)
 
 
 class NetworkNamespace:
@@ -42,8 +36,8 @@ class NetworkNamespace:
             OSError: The kernel refuses: not root, or the host's namespaces are used up.
         """
         with _coming_back():
-            _check(_libc.unshare(_CLONE_NEWNET), "a network namespace cannot be made")
-            _bring_up_loopback()
+            check(libc.unshare(CLONE_NEWNET), "a network namespace cannot be made")
+            bring_up_loopback()
             return cls.at(_OWN)
 
     @classmethod
@@ -67,7 +61,7 @@ class NetworkNamespace:
             OSError: The namespace cannot be entered, or was closed.
         """
         with _coming_back():
-            _check(_libc.setns(self._fd, _CLONE_NEWNET), "the network namespace cannot be entered")
+            check(libc.setns(self._fd, CLONE_NEWNET), "the network namespace cannot be entered")
             yield
 
     def make_socket(self) -> socket.socket:
@@ -149,19 +143,6 @@ def _coming_back() -> Iterator[None]:
         yield
     finally:
         try:
-            _check(_libc.setns(own, _CLONE_NEWNET), "a thread cannot leave a network namespace")
+            check(libc.setns(own, CLONE_NEWNET), "a thread cannot leave a network namespace")
         finally:
             os.close(own)
-
-
-def _bring_up_loopback() -> None:
-    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM | socket.SOCK_CLOEXEC) as control:
-        asked = fcntl.ioctl(control, _SIOCGIFFLAGS, _INTERFACE.pack(b"lo", 0))
-        name, flags = _INTERFACE.unpack(asked)
-        fcntl.ioctl(control, _SIOCSIFFLAGS, _INTERFACE.pack(name, flags | _IFF_UP))
-
-
-def _check(result: int, what: str) -> None:
-    if result != 0:
-        number = ctypes.get_errno()
-        raise OSError(number, f"{what}: {os.strerror(number)}")

@@ -11,8 +11,6 @@ the host, with which the machines end as well.
 from __future__ import annotations
 
 import contextlib
-import os
-import tempfile
 from enum import StrEnum
 from pathlib import Path
 from typing import assert_never
@@ -24,9 +22,9 @@ from osgym_host.runtimes.base import Egress, ReplicaRecord
 from osgym_host.runtimes.processes import ProcessIdentity
 from osgym_host.runtimes.qemu.machine.namespace import NamespaceOf
 from osgym_host.runtimes.replica_cgroup import Caps
+from osgym_host.whole_file import write_whole
 
 MAX_RECORD_BYTES = 64 * 1024
-_UNFINISHED = ".new-"
 
 
 class VmPhase(StrEnum):
@@ -157,15 +155,7 @@ class VmRecords:
         Raises:
             OSError: It cannot be written; the old record is still there.
         """
-        fd, name = tempfile.mkstemp(prefix=_UNFINISHED, dir=self._folder)  # made with mode 0600
-        try:
-            with os.fdopen(fd, "w", encoding="utf-8") as file:
-                file.write(record.model_dump_json())
-            Path(name).rename(self._folder / f"{record.name}.json")
-        except BaseException:
-            with contextlib.suppress(OSError):
-                Path(name).unlink()
-            raise
+        write_whole(self._folder / f"{record.name}.json", record.model_dump_json().encode())
 
     def remove(self, name: str) -> None:
         """Remove the record of a machine. Idempotent."""
@@ -175,7 +165,7 @@ class VmRecords:
         """Return all records in the order of their names; broken ones are removed."""
         found = []
         for path in sorted(self._folder.glob("*")):
-            record = None if path.name.startswith(_UNFINISHED) else _read(path)
+            record = _read(path)
             if record is None or path.name != f"{record.name}.json":
                 path.unlink(missing_ok=True)
             else:
