@@ -59,8 +59,7 @@ from osgym_host.runtime_factory import find_image, make_runtime
 from osgym_host.runtimes.base import Replica, ReplicaSpec
 from osgym_host.runtimes.qemu.cloning.replica import QemuReplica
 from osgym_host.runtimes.qemu.machine.host_checks import shape_of
-from osgym_host.runtimes.qemu.machine.usage import disk_mib
-from osgym_host.runtimes.qemu.runtime import QemuRuntime
+from osgym_host.runtimes.qemu.runtime import QemuRuntime, disk_mib
 from osgym_host.settings import load
 from osgym_sdk import AsyncClient
 

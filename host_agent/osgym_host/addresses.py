@@ -29,8 +29,6 @@ class TcpAddress:
 
 
 class SocketMaker(Protocol):
-    """Maker of sockets inside a network namespace."""
-
     def make_socket(self) -> socket.socket:
         """Make a TCP socket inside, not blocking and not connected.
 

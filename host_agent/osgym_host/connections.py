@@ -150,7 +150,6 @@ class Connection(HttpProtocol):
         self._stall: asyncio.TimerHandle | None = None
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]  # asyncio's base has any transport
-        """Start to wait for a request."""
         super().connection_made(transport)
         self._wait_for_head()
 

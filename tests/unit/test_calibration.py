@@ -14,9 +14,8 @@ from hypothesis import strategies as st
 from osgym_host.calibration.applications import FoundApplication, choose, find_applications
 from osgym_host.calibration.decision import Bounds, Sample, calibrate, table_of, with_horizons
 from osgym_host.calibration.exploration import Area, explore
-from osgym_host.calibration.names import names_of_programs, with_other_names
 from osgym_host.calibration.replay import Rule, Thread, Trace, Turn, decide, is_sound, lay_over, premature
-from osgym_host.cli.settle import settle
+from osgym_host.cli.settle import names_of_programs, settle, with_other_names
 from osgym_protocol.actions import Click, parse_actions
 from osgym_protocol.settle_table import (
     MAX_PROGRAMS,

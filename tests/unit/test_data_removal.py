@@ -9,7 +9,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 from osgym_cli.main import main
-from osgym_host.data_removal import FLEET_MARK, NotRemovable, check_removable
+from osgym_host.cli.clean import FLEET_MARK, NotRemovable, check_removable
 from osgym_host.pidfile import held, pid_path
 
 

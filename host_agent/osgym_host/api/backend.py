@@ -32,8 +32,6 @@ class OsgymOptions:
 
 @dataclass(frozen=True, slots=True)
 class Backend:
-    """Parts behind the API."""
-
     episodes: EpisodeService
     creator: EpisodeCreator
     checkpoints: Checkpoints

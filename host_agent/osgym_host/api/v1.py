@@ -14,12 +14,7 @@ from starlette.requests import Request
 from osgym_host.api import branching, looking, reach
 from osgym_host.api.answers import ERRORS, json_answer, record_answer
 from osgym_host.api.backend import Backend
-from osgym_host.api.raw import (
-    RawRoute,
-    RecordResponse,
-    RecordStreamResponse,
-    cancel_on_disconnect,
-)
+from osgym_host.api.raw import RawRoute, RecordResponse, RecordStreamResponse, cancel_on_disconnect
 from osgym_host.episodes.recorder import RecordMode
 from osgym_host.episodes.service import EpisodeService
 from osgym_host.errors import ServiceError

@@ -107,9 +107,9 @@ def lay_over(settings: dict[str, Any], over: Mapping[str, Any]) -> None:
             settings[key] = value
 
 
-def read_traces(lines: Iterable[str], app: str = "") -> Iterator[Trace]:
+def read_traces(lines: Iterable[str]) -> Iterator[Trace]:
     """Read the guest agent's trace; lines with `label` and `kind` before an action name it."""
-    label, kind = "", ""
+    app, label, kind = "", "", ""
     head: dict[str, Any] = {}
     turns: list[Turn] = []
     changes: list[float] = []

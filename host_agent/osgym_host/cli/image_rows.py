@@ -28,7 +28,6 @@ def image_row(image: Image, store: ImageStore) -> dict[str, object]:
 
 
 def disk_row(disk: DiskImage, store: DiskStore) -> dict[str, object]:
-    """Return the fields of a disk image in lists and JSON."""
     manifest = disk.manifest
     return {
         "digest": disk.digest,
@@ -47,7 +46,6 @@ def disk_row(disk: DiskImage, store: DiskStore) -> dict[str, object]:
 
 
 def snapshot_row(snapshot: Snapshot, store: SnapshotStore) -> dict[str, object]:
-    """Return the fields of a snapshot in lists and JSON."""
     manifest = snapshot.manifest
     return {
         "digest": snapshot.digest,

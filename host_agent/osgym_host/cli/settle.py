@@ -5,8 +5,11 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
+import posixpath
 import sys
 import time
+from collections import defaultdict
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +18,6 @@ from rich.console import Console
 from rich.table import Table as RichTable
 
 from osgym_host.calibration.decision import Bounds, calibrate, table_of
-from osgym_host.calibration.names import names_of_programs, with_other_names
 from osgym_host.calibration.run import Exploration, Explorer, Plan, tally
 from osgym_host.cli.image_make import errors_reported
 from osgym_host.cli.terminal import EXIT_INTERRUPTED, interrupt_once
@@ -31,7 +33,14 @@ from osgym_host.images.calibration import (
 from osgym_host.images.store import Image, ImageStore, default_data_dir
 from osgym_host.logs import escape_lines
 from osgym_host.runtimes.local.runtime import LocalRuntime
-from osgym_protocol.settle_table import parse_table, table_json
+from osgym_protocol.settle_table import (
+    MAX_PROGRAMS,
+    PROGRAM,
+    ActionKind,
+    TimerHorizons,
+    parse_table,
+    table_json,
+)
 
 EXIT_NOTHING = 3
 INSTANCE = "calibrate"
@@ -47,6 +56,11 @@ Examples:
 Exit codes: 0 done, or there is a calibration already - 1 it cannot be done - 2 wrong usage -
 3 no application could be explored - 130 interrupted (nothing is changed).
 """
+FOLDERS = ("usr/local/bin", "usr/bin", "usr/local/games", "usr/games")
+MAX_LINKS = 8
+MAX_ENTRIES = 20_000
+COMM_CHARS = 15
+"""Length of a name that the kernel keeps."""
 
 
 @click.group(
@@ -247,3 +261,45 @@ def _print(columns: tuple[str, ...], rows: list[dict[str, Any]]) -> None:
     if not console.is_terminal:
         console.width = 160
     console.print(table)
+
+
+def names_of_programs(rootfs: Path) -> list[frozenset[str]]:
+    """Return the names that start one file, for each file that has several, as the kernel keeps them.
+
+    Links are read, never followed: they are the image's, and may point anywhere.
+    """
+    groups: dict[str, set[str]] = defaultdict(set)
+    root = rootfs.resolve()
+    for folder in FOLDERS:
+        place = (root / folder).resolve()
+        if not place.is_relative_to(root) or not place.is_dir():
+            continue
+        for name in sorted(entry.name for entry in place.iterdir())[:MAX_ENTRIES]:
+            target = _end_of_links(root, f"{folder}/{name}")
+            groups[target] |= {name[:COMM_CHARS], posixpath.basename(target)[:COMM_CHARS]}
+    found = [frozenset(filter(PROGRAM.fullmatch, names)) for names in groups.values()]
+    return sorted((names for names in found if len(names) > 1), key=sorted)
+
+
+def _end_of_links(rootfs: Path, path: str) -> str:
+    for _ in range(MAX_LINKS):
+        try:
+            said = str((rootfs / path).readlink())
+        except OSError:
+            break
+        # "/.." is "/": no link leads out of the image.
+        path = posixpath.normpath(posixpath.join("/", posixpath.dirname(path), said)).lstrip("/")
+    return path
+
+
+def with_other_names(
+    table: Mapping[str, Mapping[ActionKind, TimerHorizons]], groups: Iterable[frozenset[str]]
+) -> dict[str, dict[ActionKind, TimerHorizons]]:
+    """Return the table with its programs' other names, as far as there is room. Pure."""
+    found = {program: dict(kinds) for program, kinds in table.items()}
+    for names in groups:
+        known = sorted(names & table.keys())
+        for name in sorted(names - table.keys()):
+            if known and name not in found and len(found) < MAX_PROGRAMS:
+                found[name] = dict(table[known[0]])
+    return found

@@ -70,7 +70,6 @@ class PoolView:
 
     @property
     def existing(self) -> int:
-        """Number of replicas that are not gone."""
         return self.starting + self.ready + self.leased + self.retiring
 
 

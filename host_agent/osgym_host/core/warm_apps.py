@@ -139,7 +139,6 @@ def start_script(app: WarmApp) -> str:
 
 
 def start_command(app: WarmApp) -> list[str]:
-    """Return the command that starts the program without a window."""
     return [*app.program.start, *sorted(app.options)]
 
 

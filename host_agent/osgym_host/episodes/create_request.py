@@ -40,8 +40,6 @@ class EpisodeLimits:
 
 @dataclass(frozen=True, slots=True)
 class CreatedEpisode:
-    """New episode with its first frame."""
-
     episode: HostEpisode
     frame: ObservedFrame
     timing_ms: dict[str, float]

@@ -15,12 +15,7 @@ from osgym_host import log_subject
 from osgym_host.core.fair_queue import UNNAMED, ClientKey
 from osgym_host.core.reasons import Reason, consequence
 from osgym_host.episodes.agent_faults import AgentFaults
-from osgym_host.episodes.create_request import (
-    CreatedEpisode,
-    TaskResources,
-    read_task,
-    task_error,
-)
+from osgym_host.episodes.create_request import CreatedEpisode, TaskResources, read_task, task_error
 from osgym_host.episodes.episode import HostEpisode
 from osgym_host.episodes.episode_lease import EpisodeLease
 from osgym_host.episodes.episode_state import SavedEpisode
@@ -58,8 +53,6 @@ _DISK_LOOK_S = 0.25
 
 
 class EpisodeCreator:
-    """Makes episodes and registers them with the service."""
-
     def __init__(
         self,
         *,

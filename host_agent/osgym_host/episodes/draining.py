@@ -32,12 +32,7 @@ class DrainController:
     """Drains this host while a notice says so. For one event loop."""
 
     def __init__(
-        self,
-        *,
-        pool: Pool,
-        episodes: EpisodeService,
-        margin_s: float,
-        clock: Callable[[], float] = time.time,
+        self, *, pool: Pool, episodes: EpisodeService, margin_s: float, clock: Callable[[], float] = time.time
     ) -> None:
         self._pool = pool
         self._episodes = episodes
@@ -55,7 +50,6 @@ class DrainController:
         return self._drain.notice
 
     def start(self) -> None:
-        """Begin to watch for the deadline."""
         self._task = asyncio.create_task(self._run(), name="draining")
 
     def stop(self) -> None:

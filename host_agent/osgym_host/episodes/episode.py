@@ -148,7 +148,6 @@ class HostEpisode:
     lock: asyncio.Lock = field(default_factory=asyncio.Lock)
 
     def attach(self, manager: ReplicaManager) -> None:
-        """Use a replica that the pool leased."""
         self.replica.policy_acted = self.policy_acted
         self.replica.excuses_agent = partial(self.agent_faults.is_excused, self.terms.run, self.task_id)
         self.replica.attach(manager)

@@ -93,14 +93,12 @@ def no_capacity(error: PoolExhausted) -> ServiceError:
 
 
 def shutting_down(error: PoolStopping) -> ServiceError:
-    """Return the error of a host that stops or drains."""
     if isinstance(error, PoolDraining):
         return ServiceError(ErrorCode.DRAINING, str(error), {"notice": error.notice.to_dict()})
     return ServiceError(ErrorCode.SHUTTING_DOWN, str(error))
 
 
 def refused_by_guest(error: GuestRefused) -> ServiceError:
-    """Return the host's error for a request that the guest refused."""
     return ServiceError(_host_code(error.code), error.message, {**error.details, "guest_code": error.code})
 
 

@@ -71,7 +71,6 @@ class HostStatus:
         }
 
     def state(self) -> HostState:
-        """Return the answer of `GET /v1/host`."""
         view = self._pool.view()
         total_mib, available_mib = memory_mib()
         me = self.identity

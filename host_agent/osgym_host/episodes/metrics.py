@@ -103,14 +103,12 @@ class EpisodeMetrics:
         self.forks.labels("ok")
 
     def opened(self, timing_ms: Mapping[str, float]) -> None:
-        """Count an episode that a client got."""
         self._opened.inc()
         self.open_ms.add(timing_ms.get("total", sum(timing_ms.values())))
         for phase, ms in timing_ms.items():
             self._open_s.labels(phase).observe(ms / 1000)
 
     def paused(self, pause_ms: float) -> None:
-        """Count the pause of a branch point."""
         self._pause_s.observe(pause_ms / 1000)
 
     def branched(self, pause_ms: float, children_s: float, children: int) -> None:
@@ -128,7 +126,6 @@ class EpisodeMetrics:
         self._step_s.observe(guest_ms / 1000)
 
     def evaluated(self, answer: EvaluationAnswer) -> None:
-        """Count an evaluation with or without a reward."""
         if answer.reward is None:
             outcome = "error"
         else:

@@ -121,7 +121,6 @@ class ReachService:
         return await self._call(ReachKind.WINDOWS, episode_id, lease, {}, lambda guest: guest.reach.windows())
 
     async def start_recording(self, episode_id: str, body: RecordRequest) -> None:
-        """Begin a video of the screen."""
         order = {name: value for name, value in body.to_dict().items() if name != "lease"}
         said = {"phase": "start", "max_s": body.max_s, "frames_per_s": body.frames_per_s}
         await self._call(

@@ -77,7 +77,6 @@ class EpisodeService:
     # Life --------------------------------------------------------------------------------------
 
     def start(self) -> None:
-        """Begin to watch the leases."""
         self._reaper = asyncio.create_task(self._reap(), name="episodes:leases")
 
     async def close(self) -> None:

@@ -14,8 +14,6 @@ from osgym_protocol.observation import ObservedFrame
 
 
 class TrajectoryLines:
-    """Writes the lines of episodes with a recorder."""
-
     def __init__(self, recorder: TrajectoryRecorder) -> None:
         self._recorder = recorder
 

@@ -16,11 +16,7 @@ class EpisodeTunnel:
     """Relays bytes both ways with backpressure: some 100 KB are in flight."""
 
     def __init__(
-        self,
-        tunnel: GuestTunnel,
-        lost: asyncio.Future[Any],
-        ended: asyncio.Event,
-        on_ended: OnEnded,
+        self, tunnel: GuestTunnel, lost: asyncio.Future[Any], ended: asyncio.Event, on_ended: OnEnded
     ) -> None:
         self._tunnel = tunnel
         self._lost = lost

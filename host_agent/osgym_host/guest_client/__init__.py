@@ -3,10 +3,7 @@
 `client` makes calls, `answers` parses answers, `http` transports both, `errors` defines the exceptions.
 """
 
-from osgym_host.guest_client.answers import (
-    CommandResult,
-    GuestRefused,
-)
+from osgym_host.guest_client.answers import CommandResult, GuestRefused
 from osgym_host.guest_client.client import GuestClient
 from osgym_host.guest_client.errors import (
     GuestAnswerTooLarge,

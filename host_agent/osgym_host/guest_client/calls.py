@@ -92,13 +92,7 @@ class GuestCalls:
         except GuestAnswerTooLarge as exc:
             raise _too_large(exc) from exc
 
-    async def text(
-        self,
-        path: str,
-        body: Mapping[str, Any],
-        *,
-        timeout_s: float,
-    ) -> str:
+    async def text(self, path: str, body: Mapping[str, Any], *, timeout_s: float) -> str:
         """Return a short text of a program; `GuestRefused` as `output`."""
         return text_of(await self.bounded(path, body, timeout_s=timeout_s, max_body=MAX_TEXT_BYTES))
 

@@ -143,7 +143,6 @@ class GuestClient:
         return await self._frame("/v1/final", body, wait_s + SLACK_S if timeout_s is None else timeout_s)
 
     async def release(self, *, timeout_s: float = DEFAULT_TIMEOUT_S) -> None:
-        """Release all held keys and buttons."""
         await self._calls.answer("POST", "/v1/release", b"{}", timeout_s=timeout_s, max_body=MAX_TEXT_BYTES)
 
     async def set_clock(self, start_ns: int, *, frozen: bool, timeout_s: float = 30.0) -> None:

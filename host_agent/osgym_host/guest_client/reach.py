@@ -10,11 +10,7 @@ from urllib.parse import urlencode
 from osgym_host.guest_client.answers import GuestRefused, json_object
 from osgym_host.guest_client.body import Body
 from osgym_host.guest_client.calls import GuestCalls
-from osgym_host.guest_client.errors import (
-    GuestAnswerTooLarge,
-    GuestProtocolError,
-    GuestUnreachable,
-)
+from osgym_host.guest_client.errors import GuestAnswerTooLarge, GuestProtocolError, GuestUnreachable
 from osgym_host.guest_client.http import HttpClient, HttpResponse
 from osgym_host.guest_client.tunnel import GuestTunnel
 from osgym_protocol.codec import Message, WireFormatError

@@ -25,12 +25,10 @@ _RETRY_AFTER_S = {ErrorCode.DRAINING: 30}
 
 
 def is_osgym(path: str) -> bool:
-    """Return whether a path belongs to the OSGym-compatible API."""
     return path in OSGYM_PATHS
 
 
 def error_answer(path: str, error: ErrorInfo, status: int) -> JSONResponse:
-    """Return an error in the shape of the API that `path` belongs to."""
     if is_osgym(path):
         status = 400 if status not in (403, 429, 500) else status
         return JSONResponse({"message": error.message, "code": error.code}, status)

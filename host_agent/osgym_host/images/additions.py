@@ -81,7 +81,6 @@ class Addition:
 
     @property
     def files(self) -> Path:
-        """Tree that is copied into the image."""
         return self.folder / "files"
 
     @property

@@ -127,8 +127,6 @@ class _Parts:
 
 
 class Baker:
-    """Bakes images of one definition into one store."""
-
     def __init__(self, source: ImageSource, store: ImageStore, progress: BakeProgress) -> None:
         self._source = source
         self._store = store

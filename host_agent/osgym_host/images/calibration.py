@@ -15,13 +15,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_valida
 from osgym_host.images.content_store import replace_file
 from osgym_host.images.errors import ImageError
 from osgym_host.images.store import Image
-from osgym_protocol.settle_table import (
-    ENVIRONMENT,
-    MAX_HORIZON_MS,
-    MAX_PROGRAMS,
-    ActionKind,
-    parse_table,
-)
+from osgym_protocol.settle_table import ENVIRONMENT, MAX_HORIZON_MS, MAX_PROGRAMS, ActionKind, parse_table
 
 FILE = "calibration.json"
 MAX_FILE_BYTES = 1 << 20

@@ -128,7 +128,6 @@ class ContentStore(ABC, Generic[Entry, M]):
         return sorted(found, key=lambda entry: entry.manifest.created_at, reverse=True)
 
     def tagged(self) -> dict[str, str]:
-        """Return each tag with the digest that it names."""
         if not self.tags.is_dir():
             return {}
         found = {}

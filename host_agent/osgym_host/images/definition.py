@@ -122,7 +122,6 @@ class ImageSource:
         return hash_of(*parts)[:16]
 
     def desktop_key(self) -> str:
-        """Return the hash of the inputs of the desktop layer."""
         roots = [self.folder / "files", self.folder / "provision" / "desktop", self.folder / "golden.toml"]
         if self.addition is not None:
             roots += [self.folder / "provision" / "added", self.addition.folder]

@@ -66,7 +66,6 @@ class LayerBake:
 
     @property
     def epoch_s(self) -> int:
-        """Time stamp of the layer's files."""
         return self.definition.source_date_epoch
 
     def inside(self, *, chroot: bool) -> NamespaceSpec:

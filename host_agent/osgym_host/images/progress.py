@@ -103,7 +103,6 @@ class BakeProgress:
                 self._line(f"{STAGES[stage].lower()}: {count}{total}")
 
     def stage(self, stage: str, what: str = "") -> None:
-        """Start a stage without parts."""
         with self._mutex:
             self._move(stage)
             if self._bars is not None:

@@ -102,7 +102,6 @@ class Snapshot(StoredContent[SnapshotManifest]):
 
     @property
     def base(self) -> Path:
-        """Disk image below it."""
         return self.folder / base_name(self.manifest.disk_format)
 
     @property
@@ -200,7 +199,6 @@ def full_reference(name: str) -> str:
 
 
 def base_name(disk_format: DiskFormat) -> str:
-    """Return the name of the disk image in a snapshot's folder."""
     return f"base.{disk_format}"
 
 

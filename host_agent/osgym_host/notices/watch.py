@@ -33,7 +33,6 @@ class Watcher:
         self.why = ""
 
     async def run(self) -> None:
-        """Poll until cancelled."""
         try:
             while True:
                 pause_s = await self.poll()

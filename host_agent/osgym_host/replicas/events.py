@@ -7,6 +7,9 @@ import time
 from collections import deque
 from typing import Any
 
+MAX_EVENTS = 1000
+"""Number of events in one answer."""
+
 
 class EventLog:
     """Latest events, numbered from 1. For one event loop."""
@@ -40,9 +43,7 @@ class EventLog:
         """Number of the newest event, 0 when there was none."""
         return self._last
 
-    async def after(
-        self, number: int, wait_s: float, limit: int = 1000, replica_id: str | None = None
-    ) -> list[dict[str, Any]]:
+    async def after(self, number: int, wait_s: float, replica_id: str | None = None) -> list[dict[str, Any]]:
         """Return events newer than `number`; wait up to `wait_s` for the first of them.
 
         With `replica_id` those of others are left out, once there is something new.
@@ -58,5 +59,5 @@ class EventLog:
                 return []
         found = [event for event in self._ring if event["id"] > number]
         if replica_id is not None:
-            return [event for event in found if event.get("replica_id") == replica_id][-limit:]
-        return found[:limit]
+            return [event for event in found if event.get("replica_id") == replica_id][-MAX_EVENTS:]
+        return found[:MAX_EVENTS]

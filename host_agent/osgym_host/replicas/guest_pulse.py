@@ -149,7 +149,6 @@ class GuestPulse:
         self._asked: dict[ReplicaManager, _Asked] = {}
 
     async def run(self) -> None:
-        """Ask until cancelled."""
         try:
             async with asyncio.TaskGroup() as group:
                 while True:

@@ -58,7 +58,6 @@ class ReplicaJournal:
         self._write(_Line(generation, created=replica_id))
 
     def gone(self, replica_id: str) -> None:
-        """Write that nothing of a replica is left."""
         self._write(_Line(gone=replica_id))
 
     def close(self) -> None:

@@ -54,7 +54,6 @@ class LeaseQueue:
 
     @property
     def ready(self) -> int:
-        """Number of clean replicas that are ready."""
         return len(self._ready)
 
     @property
@@ -84,7 +83,6 @@ class LeaseQueue:
             self._waiters.pop()[1].fail(refusal())
 
     def resume(self) -> None:
-        """Serve clients again."""
         self._refusal = None
 
     async def acquire(

@@ -133,7 +133,6 @@ class ReplicaManager:
 
     @property
     def generation(self) -> int:
-        """Number of the replica's clone."""
         return self._spec.generation
 
     @property

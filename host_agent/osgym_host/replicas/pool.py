@@ -165,7 +165,6 @@ class Pool:
         self.reservations.refuse_all(refusal)
 
     def resume(self) -> None:
-        """Serve clients again."""
         self.queue.resume()
         self._replan()
 

@@ -77,7 +77,6 @@ class ReplicaSet:
         return manager
 
     def forget(self, manager: ReplicaManager) -> None:
-        """Remove a replica of which nothing is left."""
         self._managers.pop(manager.replica_id, None)
         self._journal.gone(manager.replica_id)
 

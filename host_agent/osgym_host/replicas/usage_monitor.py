@@ -47,8 +47,6 @@ class UsageOptions:
 
 
 class UsageMonitor:
-    """Measures the replicas of a pool."""
-
     def __init__(
         self,
         runtime: base.Runtime,
@@ -67,7 +65,6 @@ class UsageMonitor:
         self._slots = asyncio.Semaphore(MEASURED_AT_ONCE)
 
     async def run(self) -> None:
-        """Measure until cancelled."""
         async with asyncio.TaskGroup() as group:
             while True:
                 await asyncio.sleep(min(TICK_S, self._options.interval_s))

@@ -9,13 +9,7 @@ import re
 from collections.abc import Awaitable, Callable, Coroutine
 from typing import Any, Generic, TypeVar
 
-from osgym_host.runtimes.base import (
-    Replica,
-    ReplicaExists,
-    ReplicaNotFound,
-    RuntimeFault,
-    RuntimeNotRunning,
-)
+from osgym_host.runtimes.base import Replica, ReplicaExists, ReplicaNotFound, RuntimeFault, RuntimeNotRunning
 
 log = logging.getLogger(__name__)
 

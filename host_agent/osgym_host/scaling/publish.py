@@ -40,7 +40,6 @@ class PressurePublisher:
         self.why = ""
 
     def start(self) -> None:
-        """Start in the running event loop."""
         self._task = asyncio.create_task(self._run(), name="lease pressure")
 
     async def close(self) -> None:

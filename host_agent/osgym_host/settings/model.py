@@ -390,7 +390,6 @@ class Settings(BaseModel):
 
     @property
     def is_loopback(self) -> bool:
-        """Whether only this machine can connect."""
         if self.host == "localhost":
             return True
         try:

@@ -18,8 +18,6 @@ KILL_GRACE_S = 3.0
 
 
 class EvaluatorProcess:
-    """A running zygote: its process and the socket to it."""
-
     def __init__(self, process: asyncio.subprocess.Process, control: socket.socket) -> None:
         self.process = process
         self.control = control

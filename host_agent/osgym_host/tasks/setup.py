@@ -12,11 +12,7 @@ from osgym_host.tasks.registry import STEPS, FailedCommand, StepProblem
 from osgym_host.tasks.replica_side import is_ours
 from osgym_host.tasks.schema import Step, Task
 from osgym_protocol.host_api import SetupWarning
-from osgym_protocol.limits import (
-    MAX_SETUP_WARNINGS,
-    MAX_WARNING_COMMAND_CHARS,
-    MAX_WARNING_STDERR_CHARS,
-)
+from osgym_protocol.limits import MAX_SETUP_WARNINGS, MAX_WARNING_COMMAND_CHARS, MAX_WARNING_STDERR_CHARS
 
 QUIET_TIMEOUT_S = 5.0
 
@@ -79,13 +75,7 @@ async def wait_for_quiet(guest: GuestClient, deadline: float, *, final: bool) ->
 
 
 async def run_steps(
-    steps: Sequence[Step],
-    task_id: str,
-    guest: GuestClient,
-    ctx: TaskContext,
-    deadline: float,
-    *,
-    phase: str,
+    steps: Sequence[Step], task_id: str, guest: GuestClient, ctx: TaskContext, deadline: float, *, phase: str
 ) -> None:
     """Carry out steps in order; the first failure ends it, and a command's status is no failure.
 

@@ -68,7 +68,6 @@ class WebAnswer:
 
     @property
     def redirects(self) -> bool:
-        """Return whether the server redirects to another address."""
         return self.status in _REDIRECTS
 
     async def pieces(self) -> AsyncGenerator[bytes, None]:
@@ -184,10 +183,7 @@ class _Stream(httpcore.AsyncNetworkStream):
         await self._inner.aclose()
 
     async def start_tls(
-        self,
-        ssl_context: ssl.SSLContext,
-        server_hostname: str | None = None,
-        timeout: float | None = None,
+        self, ssl_context: ssl.SSLContext, server_hostname: str | None = None, timeout: float | None = None
     ) -> httpcore.AsyncNetworkStream:
         return _Stream(await self._inner.start_tls(ssl_context, server_hostname, timeout), self._head)
 

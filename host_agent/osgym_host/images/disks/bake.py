@@ -44,8 +44,6 @@ class DiskRequest:
 
 
 class DiskBaker:
-    """Makes disks of one definition into one store."""
-
     def __init__(
         self,
         definition: Definition,

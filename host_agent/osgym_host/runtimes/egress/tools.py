@@ -109,7 +109,6 @@ def find_links(mark: str, prefix: str) -> list[FoundLink]:
 
 
 def find_namespaces(mark: str) -> list[str]:
-    """Return the names of the instance's namespaces."""
     if not NETNS_FOLDER.is_dir():
         return []
     start = f"{mark}-"

@@ -29,7 +29,6 @@ class Program:
         self._labels: dict[str, int] = {}
 
     def label(self, name: str) -> None:
-        """Set the label of the next instruction."""
         if name in self._labels:
             raise ValueError(f"the label {name!r} is there already")
         self._labels[name] = len(self._instructions)
@@ -45,11 +44,9 @@ class Program:
         self._instructions.append(_Instruction(_RET, value))
 
     def jump_if_equal(self, value: int, label: str) -> None:
-        """Go to the label if the loaded word equals the value."""
         self._instructions.append(_Instruction(_JEQ, value, if_true=label))
 
     def jump_unless_equal(self, value: int, label: str) -> None:
-        """Go to the label unless the loaded word equals the value."""
         self._instructions.append(_Instruction(_JEQ, value, if_false=label))
 
     def jump_if_less(self, value: int, label: str) -> None:

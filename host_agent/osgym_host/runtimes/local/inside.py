@@ -134,8 +134,6 @@ def enter(inside: Inside) -> None:
 
 
 class step(contextlib.AbstractContextManager["step"]):
-    """Context that adds the name of a step to errors."""
-
     def __init__(self, name: str) -> None:
         self._name = name
 

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from osgym_host.images.snapshots import Snapshot
+from osgym_host.runtimes import usage
 from osgym_host.runtimes.base import (
     BranchPoint,
     Capabilities,
@@ -27,6 +28,7 @@ from osgym_host.runtimes.base import (
 from osgym_host.runtimes.cgroups import CgroupTree
 from osgym_host.runtimes.folder_lock import FolderLock
 from osgym_host.runtimes.frozen_disk import DiskLayer, FrozenDisk
+from osgym_host.runtimes.held_files import devices_of, held_files
 from osgym_host.runtimes.instance_groups import close_groups, open_groups
 from osgym_host.runtimes.qemu.agentless.attach import AgentlessGuests, is_agentless, notes_on, reach_of
 from osgym_host.runtimes.qemu.branching import BranchPointStore
@@ -41,9 +43,9 @@ from osgym_host.runtimes.qemu.golden.snapshot import GoldenRamCache, GoldenSnaps
 from osgym_host.runtimes.qemu.health.monitor import HealthMonitor
 from osgym_host.runtimes.qemu.health.rules import HealthOptions
 from osgym_host.runtimes.qemu.machine.launcher import Launcher
-from osgym_host.runtimes.qemu.machine.usage import measure_vm
 from osgym_host.runtimes.qemu.network.base import Network
 from osgym_host.runtimes.qemu.runner.container import clear_stale
+from osgym_host.runtimes.replica_cgroup import CgroupGroup
 from osgym_host.runtimes.replica_table import ReplicaTable, check_name
 from osgym_protocol.reach import ReachKind
 
@@ -332,3 +334,41 @@ class QemuRuntime(Runtime):
 def cores() -> int:
     """Return the number of processors that this process may use."""
     return len(os.sched_getaffinity(0))
+
+
+def measure_vm(group: CgroupGroup | None, pid: int | None, folder: Path, *, deep: bool) -> Usage:
+    """Measure a machine.
+
+    Args:
+        pid: PID of QEMU; None when it is dead. Other processes in its groups, such as the forwarder of a
+            container, count as well.
+    """
+    pids = None
+    if pid is not None:
+        pids = {pid} | (group.pids() if group is not None else set())
+    return usage.measure(
+        group,
+        pids,
+        deep=deep,
+        overlay_mib=disk_mib(folder) if deep else None,
+        held=held_files(pids, devices_of(str(folder))) if deep and pids is not None else None,
+    )
+
+
+def disk_mib(folder: Path) -> float:
+    """Return the disk space of the files in a machine's folder in MiB.
+
+    A layer that several machines share (branches, by hard links) counts for each in equal parts.
+    """
+    total = 0.0
+    try:
+        entries = list(os.scandir(folder))
+    except FileNotFoundError:
+        return 0.0
+    for entry in entries:
+        try:
+            found = entry.stat(follow_symlinks=False)
+        except FileNotFoundError:
+            continue
+        total += found.st_blocks * 512 / max(1, found.st_nlink)
+    return total / (1 << 20)

@@ -231,7 +231,6 @@ class Recording:
         self._count += 1
 
     def close(self) -> None:
-        """Let go of the file."""
         os.close(self._fd)
 
     def _write(self, data: bytes, at: int) -> None:

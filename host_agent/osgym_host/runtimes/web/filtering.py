@@ -53,10 +53,7 @@ class Filtering:
 
 
 async def _pass_on(
-    head: Head,
-    target: Target,
-    client: tuple[asyncio.StreamReader, asyncio.StreamWriter],
-    upstream: Upstream,
+    head: Head, target: Target, client: tuple[asyncio.StreamReader, asyncio.StreamWriter], upstream: Upstream
 ) -> None:
     """Forward a plain request to the site that its URL names, and return the answer."""
     host = target.host if target.port == 80 else f"{target.host}:{target.port}"

@@ -196,7 +196,6 @@ def reports(events: Sequence[Event]) -> list[list[Event]]:
 
 
 def to_qmp(event: Event, screen: tuple[int, int]) -> list[Mapping[str, Any]]:
-    """Return an event in the form of `input-send-event`."""
     match event:
         case KeyEvent():
             key = {"type": "qcode", "data": event.qcode}

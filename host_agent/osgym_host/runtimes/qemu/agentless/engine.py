@@ -44,8 +44,6 @@ READY_LOOK_MS = 50.0
 
 
 class AgentlessEngine:
-    """Engine of one guest without an agent."""
-
     def __init__(self, display: GuestDisplay, vcpus: Vcpus | None) -> None:
         self._display = display
         self._vcpus = vcpus

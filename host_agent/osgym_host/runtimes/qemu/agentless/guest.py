@@ -112,11 +112,6 @@ class AgentlessGuest:
         assert self._path is not None, "it is not open"
         return UnixAddress(self._path)
 
-    @property
-    def engine(self) -> AgentlessEngine:
-        """Engine of screen and input, for the builder of a snapshot."""
-        return self._engine
-
     async def close(self) -> None:
         """Stop serving; the machine goes on. Idempotent."""
         await self._server.close()

@@ -140,7 +140,6 @@ class QuietJudge:
             self._restless_ms = at_ms
 
     def needs_frame(self, at_ms: float) -> bool:
-        """Return whether it is time to capture the screen."""
         since_ms = at_ms - self._looked_ms
         if self._looked_ms < 0:
             return self._is_idle(at_ms) or at_ms - self._began_ms >= self._look_every_ms
@@ -167,7 +166,6 @@ class QuietJudge:
 def rule_for(
     policy: SettlePolicy, *, quiet_ms: float | None = None, max_ms: float | None = None
 ) -> QuietRule:
-    """Return a policy's rule with the options of a request."""
     rule = RULES[policy]
     if quiet_ms is not None:
         rule = replace(rule, quiet_ms=quiet_ms, idle_ms=min(rule.idle_ms, quiet_ms))

@@ -18,7 +18,7 @@ import json
 import secrets
 import time
 import uuid
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -71,19 +71,15 @@ class GuestIdentity:
         return json.dumps(fields).encode()
 
 
-def new_identity(
-    generation: int,
-    token: str,
-    random_bytes: Callable[[int], bytes] = secrets.token_bytes,
-) -> GuestIdentity:
+def new_identity(generation: int, token: str) -> GuestIdentity:
     """Return an identity that no other clone has. Only the host name, which is on the screen, is the same."""
     return GuestIdentity(
         generation=generation,
         token=token,
         hostname=HOSTNAME,
-        machine_id=random_bytes(16).hex(),
-        boot_id=str(uuid.UUID(bytes=random_bytes(16), version=4)),
-        seed=random_bytes(SEED_BYTES),
+        machine_id=secrets.token_hex(16),
+        boot_id=str(uuid.uuid4()),
+        seed=secrets.token_bytes(SEED_BYTES),
     )
 
 

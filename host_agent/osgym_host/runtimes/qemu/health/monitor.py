@@ -49,16 +49,9 @@ class MonitoredVm(Protocol):
 
 
 class HealthMonitor:
-    def __init__(
-        self,
-        options: HealthOptions,
-        watched: Callable[[], Iterable[MonitoredVm]],
-        *,
-        probe_guests: bool = True,
-    ) -> None:
+    def __init__(self, options: HealthOptions, watched: Callable[[], Iterable[MonitoredVm]]) -> None:
         self._options = options
         self._watched = watched
-        self._probe_guests = probe_guests
         self._task: asyncio.Task[None] | None = None
         self._probes: dict[MonitoredVm, asyncio.Task[None]] = {}
         self._slots = asyncio.Semaphore(_PROBES_AT_ONCE)
@@ -99,11 +92,7 @@ class HealthMonitor:
                 machine.kill_for(rules.STOPPED)
             elif liveness.stopped_since_s is not None:
                 maybe_stopped.append(machine)
-            elif (
-                self._probe_guests
-                and machine not in self._probes
-                and liveness.needs_probe(stat.at_s, self._options)
-            ):
+            elif machine not in self._probes and liveness.needs_probe(stat.at_s, self._options):
                 self._probe_soon(machine)
         return maybe_stopped
 

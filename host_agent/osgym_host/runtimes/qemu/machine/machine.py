@@ -26,7 +26,6 @@ STATE_TIMEOUT_S = 30.0
 QMP_SOCKET = "qmp.sock"
 SCREEN_SOCKET = "screen.sock"
 """File name of a second QMP server, for screen and input of guests without our agent."""
-_KILL_TIMEOUT_S = 10.0
 _END_NOTICED_S = 1.0
 _STATE_FD_NAME = "state"
 _FORWARD = re.compile(r"TCP\[HOST_FORWARD\]\s+\d+\s+127\.0\.0\.1\s+(\d+)\s")

@@ -29,12 +29,7 @@ from osgym_host.runtimes.qemu.machine.argv import GUEST_IP, GUEST_PORT, TapNet
 from osgym_host.runtimes.qemu.machine.namespace import AnyNamespace, NetworkNamespace
 from osgym_host.runtimes.qemu.machine.records import GuestReach
 from osgym_host.runtimes.qemu.network import namespaces
-from osgym_host.runtimes.qemu.network.base import (
-    Attachment,
-    FoundGuest,
-    Network,
-    hold_namespace,
-)
+from osgym_host.runtimes.qemu.network.base import Attachment, FoundGuest, Network, hold_namespace
 
 __all__ = ["DEFAULT_LINKS", "LinkSlot", "TapNetwork", "clear_taps", "table_name", "taps_possible"]
 

@@ -20,12 +20,7 @@ from osgym_host.runtimes.egress.tools import NetworkFailed
 from osgym_host.runtimes.qemu.machine.argv import GUEST_PORT, UserNet
 from osgym_host.runtimes.qemu.machine.namespace import AnyNamespace, try_to_make
 from osgym_host.runtimes.qemu.machine.records import GuestReach
-from osgym_host.runtimes.qemu.network.base import (
-    Attachment,
-    FoundGuest,
-    Network,
-    hold_namespace,
-)
+from osgym_host.runtimes.qemu.network.base import Attachment, FoundGuest, Network, hold_namespace
 from osgym_host.runtimes.qemu.network.tap import clear_taps, taps_possible
 
 _LOOPBACK = "127.0.0.1"

@@ -18,12 +18,7 @@ from osgym_host.guest_client import GuestClient, GuestError
 from osgym_host.images.content_store import NAME
 from osgym_host.images.disks.manifest import GuestKind
 from osgym_host.images.progress import BakeProgress
-from osgym_host.images.snapshots import (
-    SECRET,
-    Snapshot,
-    SnapshotManifest,
-    SnapshotStore,
-)
+from osgym_host.images.snapshots import SECRET, Snapshot, SnapshotManifest, SnapshotStore
 from osgym_host.runtimes.qemu.golden.template import FrozenTemplate, Template, TemplateFailed, trial_clone
 from osgym_host.runtimes.qemu.machine.argv import Accel, Shape
 from osgym_host.runtimes.qemu.machine.host_checks import (

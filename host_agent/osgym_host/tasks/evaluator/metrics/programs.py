@@ -15,13 +15,7 @@ from typing import Any
 from osgym_host.tasks.evaluator import confine
 from osgym_host.tasks.evaluator.inputs import Argument, InputFile, Unreadable, as_file
 from osgym_host.tasks.evaluator.program.remote import TEST_MODULE, Program, ProgramModules, plain
-from osgym_host.tasks.evaluator.registry import (
-    NeededPackages,
-    Score,
-    differ,
-    is_installed,
-    metric,
-)
+from osgym_host.tasks.evaluator.registry import NeededPackages, Score, differ, is_installed, metric
 
 _PACKAGES = {"numpy": "numpy", "pygame": "pygame"}
 """Packages of OSWorld's own installation that programs of tasks import. A host is checked for them before the
