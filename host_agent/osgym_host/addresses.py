@@ -62,3 +62,22 @@ def short_unix_path(path: str) -> Iterator[str]:
         yield f"/proc/self/fd/{fd}/{name}"
     finally:
         os.close(fd)
+
+
+def listen_at(path: Path, backlog: int = 1) -> socket.socket:
+    """Return a socket that listens at a path, for this user only; one that was left there is replaced.
+
+    Raises:
+        OSError: The path cannot be bound.
+    """
+    path.unlink(missing_ok=True)
+    sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM | socket.SOCK_CLOEXEC)
+    try:
+        with short_unix_path(str(path)) as name:
+            sock.bind(name)
+        path.chmod(0o600)  # nobody can connect before it listens
+        sock.listen(backlog)
+    except BaseException:
+        sock.close()
+        raise
+    return sock

@@ -48,3 +48,24 @@ async def end_program(process: asyncio.subprocess.Process) -> None:
             while process.stdout is not None and await process.stdout.read(65536):
                 pass
             await process.wait()
+
+
+async def run_program(
+    argv: Sequence[str], *, timeout_s: float, environ: Mapping[str, str] | None = None, stdin: bytes = b""
+) -> tuple[int | None, str]:
+    """Run a program to its end; return its exit status, and its output and errors. It is dead on return.
+
+    Args:
+        environ: Whole environment; ours by default.
+
+    Raises:
+        OSError: It cannot be started.
+        TimeoutError: It did not end in time.
+    """
+    process = await start_program(argv, environ=environ, reads=bool(stdin))
+    try:
+        async with asyncio.timeout(timeout_s):
+            output, _ = await process.communicate(stdin or None)
+    finally:
+        await asyncio.shield(end_program(process))
+    return process.returncode, output.decode("utf-8", "replace")

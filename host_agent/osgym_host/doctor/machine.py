@@ -8,8 +8,6 @@ import re
 import resource
 import shutil
 import sysconfig
-from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
 from osgym_host.doctor.result import DoctorContext, Finding, Status
@@ -18,7 +16,7 @@ from osgym_host.images.disks.overlay import can_reflink, choose
 from osgym_host.images.errors import ImageError
 from osgym_host.images.snapshots import SnapshotStore
 from osgym_host.images.store import ImageStore
-from osgym_host.programs import end_program, start_program
+from osgym_host.programs import run_program
 
 _MIB = 1 << 20
 _IDLE_REPLICA_MIB = 150
@@ -45,31 +43,6 @@ _HEADERS = {
     "xcb/shm.h": "libxcb-shm0-dev",
     "isa-l/igzip_lib.h": "libisal-dev",
 }
-
-
-@dataclass(frozen=True, slots=True)
-class Outcome:
-    """End of a program. `code` is None when it was killed at the deadline."""
-
-    code: int | None
-    output: str
-
-
-async def run_program(argv: Sequence[str], *, timeout_s: float, stdin: bytes = b"") -> Outcome:
-    """Run a program with output and errors merged. It and its group are dead on return.
-
-    Raises:
-        OSError: It cannot be started.
-    """
-    process = await start_program(argv, environ={**os.environ, "LC_ALL": "C"}, reads=True)
-    try:
-        async with asyncio.timeout(timeout_s):
-            output, _ = await process.communicate(stdin)
-        return Outcome(process.returncode, output.decode("utf-8", "replace"))
-    except TimeoutError:
-        return Outcome(None, "")
-    finally:
-        await end_program(process)
 
 
 async def check_memory(context: DoctorContext) -> list[Finding]:
@@ -204,8 +177,11 @@ async def _check_compiler(lacking: Status) -> Finding:
     for header, package in _HEADERS.items():
         source = f"#include <stddef.h>\n#include <{header}>\n".encode()
         argv = [compiler, "-E", "-x", "c", f"-I{include}", "-o", os.devnull, "-"]
-        outcome = await run_program(argv, timeout_s=_COMPILE_TIMEOUT_S, stdin=source)
-        if outcome.code != 0:
+        try:
+            status, _ = await run_program(argv, timeout_s=_COMPILE_TIMEOUT_S, stdin=source)
+        except TimeoutError:
+            status = None
+        if status != 0:
             absent.append(package)
     if absent:
         found = "Headers for the guest agent's native core are missing."

@@ -16,7 +16,7 @@ from pathlib import Path
 
 from osgym_host.episodes.recorder import TrajectoryRecorder
 from osgym_host.errors import ServiceError
-from osgym_host.programs import end_program, start_program
+from osgym_host.programs import run_program
 from osgym_protocol.codes import ErrorCode
 
 MAKE_S = 150.0
@@ -24,7 +24,7 @@ WAIT_S = 30.0
 """Longest wait for a page, since one page is made at a time; then the client is told to ask again."""
 MEMORY_BYTES = 8 << 30
 """Bound of the process's address space, of which it uses a fraction."""
-MAX_SAID_BYTES = 2000
+MAX_SAID_CHARS = 2000
 NOT_RECORDED = "Nothing was recorded of this episode."
 COMMAND = (sys.executable, "-m", "osgym_cli", "data", "replay")
 NEEDS = "osgym_cli"
@@ -69,21 +69,14 @@ class ReplayPages:
     async def _made(self, folder: Path, page: Path) -> bytes:
         bounds = [f"--as={MEMORY_BYTES}", f"--cpu={MAKE_S:.0f}"]
         prefix = ["prlimit", *bounds, "--", "nice", "-n", "10"] if shutil.which("prlimit") else []
-        process = await start_program(
-            [*prefix, *COMMAND, str(folder), "--out", str(page)],
-            environ={name: os.environ[name] for name in _KEPT if name in os.environ},
-        )
-        assert process.stdout is not None
+        argv = [*prefix, *COMMAND, str(folder), "--out", str(page)]
+        environ = {name: os.environ[name] for name in _KEPT if name in os.environ}
         try:
-            async with asyncio.timeout(MAKE_S):
-                said = await process.stdout.read()
-                status = await process.wait()
+            status, said = await run_program(argv, timeout_s=MAKE_S, environ=environ)
         except TimeoutError:
             raise ServiceError(ErrorCode.TIMEOUT, f"The page was not made within {MAKE_S:.0f} s.") from None
-        finally:
-            await end_program(process)
         if status != 0:
-            raise _not_made(said[-MAX_SAID_BYTES:].decode("utf-8", "replace").strip())
+            raise _not_made(said[-MAX_SAID_CHARS:].strip())
         return await asyncio.to_thread(page.read_bytes)
 
 

@@ -7,8 +7,8 @@ import platform
 import shutil
 from pathlib import Path
 
-from osgym_host.doctor.machine import run_program
 from osgym_host.doctor.result import DoctorContext, Finding, Status
+from osgym_host.programs import run_program
 from osgym_host.runtimes.qemu.machine.host_checks import (
     BOOT_TIMEOUT_S,
     KernelBoot,
@@ -93,12 +93,14 @@ async def check_docker(context: DoctorContext) -> list[Finding]:
         return [Finding("docker", Status.WARN, "Docker is not installed.", remedy)]
     argv = [docker, "version", "--format", "{{.Server.Version}}"]
     try:
-        outcome = await run_program(argv, timeout_s=_DOCKER_TIMEOUT_S)
+        status, output = await run_program(argv, timeout_s=_DOCKER_TIMEOUT_S)
+    except TimeoutError:
+        status, output = None, ""
     except OSError as exc:
         return [Finding("docker", Status.WARN, f"{docker} cannot be run: {exc}.", remedy)]
-    if outcome.code != 0:
+    if status != 0:
         return [Finding("docker", Status.WARN, "The client is there, but no daemon answers.", remedy)]
-    version = outcome.output.strip()
+    version = output.strip()
     return [Finding("docker", Status.OK, f"Daemon {version} answers.", facts={"version": version})]
 
 

@@ -10,7 +10,6 @@ import asyncio
 import contextlib
 import json
 import logging
-import socket
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -18,7 +17,7 @@ from typing import Any
 
 import h11
 
-from osgym_host.addresses import short_unix_path
+from osgym_host.addresses import listen_at
 from osgym_host.errors import OsgymHostError
 from osgym_protocol.codes import GuestErrorCode
 
@@ -110,7 +109,7 @@ class UnixServer:
         Raises:
             OSError: The path cannot be bound.
         """
-        sock = _bound(path)
+        sock = listen_at(path, BACKLOG)
         try:
             self._listener = await asyncio.start_unix_server(self._accept, sock=sock)
         except BaseException:
@@ -175,20 +174,6 @@ class UnixServer:
         except Exception as exc:  # the top of a request: logged, and the server goes on
             log.exception("a fault of ours while serving %s", head.target)
             return RefusedRequest(500, GuestErrorCode.INTERNAL, f"{type(exc).__name__}: {exc}").answer()
-
-
-def _bound(path: Path) -> socket.socket:
-    path.unlink(missing_ok=True)
-    sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM | socket.SOCK_CLOEXEC | socket.SOCK_NONBLOCK)
-    try:
-        with short_unix_path(str(path)) as name:
-            sock.bind(name)
-        path.chmod(0o600)  # nobody can connect before it listens
-        sock.listen(BACKLOG)
-    except BaseException:
-        sock.close()
-        raise
-    return sock
 
 
 async def _event(protocol: h11.Connection, reader: asyncio.StreamReader, timeout_s: float) -> Any:

@@ -19,7 +19,7 @@ from pydantic import TypeAdapter, ValidationError
 
 from osgym_host.images.content_store import replace_file
 from osgym_host.images.snapshots import SnapshotManifest, how_to_make
-from osgym_host.programs import end_program, start_program
+from osgym_host.programs import end_program, run_program, start_program
 from osgym_host.runtimes.base import RuntimeUnsupported
 from osgym_host.runtimes.qemu.machine.argv import QEMU, Accel, Shape
 from osgym_host.runtimes.qemu.machine.qmp import Qmp, QmpError
@@ -31,7 +31,6 @@ KVM_CPU_MODELS = ("Haswell-noTSX", "Nehalem")
 applications
 need. Both are named and old, so that snapshots fit most hosts, of either make."""
 _ASK_TIMEOUT_S = 15.0
-_MAX_OUTPUT_BYTES = 1 << 20
 _VERDICT = "accelerator.json"
 _VERSION = re.compile(r"version (\d+)\.(\d+)\.(\d+)")
 _SHAPE = TypeAdapter(Shape)
@@ -327,17 +326,8 @@ async def _output(argv: list[str]) -> str:
         RuntimeUnsupported: It cannot be started or does not end.
     """
     try:
-        process = await start_program(argv)
-    except OSError as exc:
-        raise RuntimeUnsupported(f"{argv[0]} cannot be started: {exc}") from exc
-    assert process.stdout is not None
-    try:
-        async with asyncio.timeout(_ASK_TIMEOUT_S):
-            text = await process.stdout.read(_MAX_OUTPUT_BYTES)
-            while more := await process.stdout.read(_MAX_OUTPUT_BYTES):
-                text = (text + more)[:_MAX_OUTPUT_BYTES]
-        return text.decode("utf-8", "replace")
+        return (await run_program(argv, timeout_s=_ASK_TIMEOUT_S))[1]
     except TimeoutError as exc:
         raise RuntimeUnsupported(f"{' '.join(argv)} does not end") from exc
-    finally:
-        await end_program(process)
+    except OSError as exc:
+        raise RuntimeUnsupported(f"{argv[0]} cannot be started: {exc}") from exc

@@ -8,11 +8,10 @@ import binascii
 import contextlib
 import os
 import re
-import socket
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from osgym_host.addresses import short_unix_path
+from osgym_host.addresses import listen_at
 from osgym_host.errors import OsgymHostError
 from osgym_host.runtimes.qemu.machine import argv as arguments
 from osgym_host.runtimes.qemu.machine.argv import Launch, Shape
@@ -100,9 +99,9 @@ class Machine:
         command = arguments.to_argv(shape, launch)
         path = folder / QMP_SOCKET
         with contextlib.ExitStack() as stack:
-            given = {arguments.QMP_FD: stack.enter_context(listening(path)).fileno(), **(fds or {})}
+            given = {arguments.QMP_FD: stack.enter_context(listen_at(path)).fileno(), **(fds or {})}
             if launch.screen_qmp is not None:
-                screen = stack.enter_context(listening(folder / SCREEN_SOCKET))
+                screen = stack.enter_context(listen_at(folder / SCREEN_SOCKET))
                 given[arguments.SCREEN_QMP_FD] = screen.fileno()
             request = LaunchRequest(
                 launch.name,
@@ -297,19 +296,3 @@ async def _connect_or_end(process: VmProcess, path: Path, timeout_s: float) -> Q
         await asyncio.wait((connecting, ending))
         if connecting.done() and not connecting.cancelled():
             connecting.exception()
-
-
-@contextlib.contextmanager
-def listening(path: Path) -> Iterator[socket.socket]:
-    """Context with a listening socket at a path, until QEMU has inherited it; the path stays.
-
-    A socket that a former process left at the path is replaced.
-    """
-    with contextlib.suppress(FileNotFoundError):
-        path.unlink()
-    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM | socket.SOCK_CLOEXEC) as sock:
-        with short_unix_path(str(path)) as name:
-            sock.bind(name)
-        path.chmod(0o600)
-        sock.listen(1)
-        yield sock

@@ -10,11 +10,10 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
-import socket
 from collections.abc import Collection
 from pathlib import Path
 
-from osgym_host.addresses import EnclosedAddress, GuestAddress, TcpAddress, UnixAddress, short_unix_path
+from osgym_host.addresses import EnclosedAddress, GuestAddress, TcpAddress, UnixAddress, listen_at
 from osgym_host.runtimes.base import Egress, RuntimeUnsupported
 from osgym_host.runtimes.egress.tools import NetworkFailed
 from osgym_host.runtimes.qemu.machine.argv import GUEST_PORT, UserNet
@@ -72,7 +71,7 @@ class UserNetwork(Network):
     async def attach(self, name: str) -> Attachment:
         if self._forwards:
             path = self._sockets / f"{name}.sock"
-            self._listeners[name] = listener = _listen(path)
+            self._listeners[name] = listener = listen_at(path, _BACKLOG).detach()
             backend = UserNet(host_port=GUEST_PORT)
             return Attachment(name, backend, guest_listener=listener, guest=UnixAddress(path))
         if not self._encloses:
@@ -135,14 +134,3 @@ class UserNetwork(Network):
         listener = self._listeners.pop(name, None)
         if listener is not None:
             os.close(listener)
-
-
-def _listen(path: Path) -> int:
-    """Listen at a new path in a folder that only the host agent enters."""
-    path.unlink(missing_ok=True)
-    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM | socket.SOCK_CLOEXEC) as sock:
-        with short_unix_path(str(path)) as name:
-            sock.bind(name)
-        path.chmod(0o600)
-        sock.listen(_BACKLOG)
-        return sock.detach()

@@ -15,12 +15,11 @@ import asyncio
 import contextlib
 import logging
 import os
-import socket
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from osgym_host.addresses import short_unix_path
+from osgym_host.addresses import listen_at
 from osgym_host.runtimes.base import RuntimeFault, RuntimeUnsupported
 from osgym_host.runtimes.cgroups import CgroupTree, group_of, instance_group_name
 from osgym_host.runtimes.processes import ProcessIdentity
@@ -220,7 +219,8 @@ class ContainerLauncher(Launcher):
         path = request.folder / handover.SOCKET_NAME
         try:
             header, text, fds = handover.encode(request, ENVIRONMENT, output)
-            with _listening(path) as listener:
+            with listen_at(path) as listener:
+                listener.settimeout(START_TIMEOUT_S)
                 if self._users is not None:
                     chown_folder(request.folder, user, request.private)
                     os.chown(path, user, user)
@@ -248,6 +248,8 @@ class ContainerLauncher(Launcher):
             if isinstance(exc, DockerFailed | LaunchFailed):
                 raise
             raise LaunchFailed(f"the entry did not take over: {exc}", replica_id=request.name) from exc
+        finally:
+            path.unlink(missing_ok=True)
         return _running(container_id, identity, pidfd, output)
 
     def _plan(self, request: LaunchRequest, user: int) -> spec.ContainerPlan:
@@ -315,21 +317,6 @@ class ContainerLauncher(Launcher):
 def _running(container_id: str, identity: ProcessIdentity, pidfd: int, output: int | None) -> RunningProcess:
     group = group_of(identity.pid, container_id)
     return RunningProcess(identity, pidfd, group, output, container_id)
-
-
-@contextlib.contextmanager
-def _listening(path: Path) -> Iterator[socket.socket]:
-    path.unlink(missing_ok=True)
-    with socket.socket(socket.AF_UNIX) as listener:
-        listener.settimeout(START_TIMEOUT_S)
-        with short_unix_path(str(path)) as short:
-            listener.bind(short)
-        try:
-            path.chmod(0o600)
-            listener.listen(1)
-            yield listener
-        finally:
-            path.unlink(missing_ok=True)
 
 
 async def clear_stale(
