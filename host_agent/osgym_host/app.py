@@ -200,8 +200,14 @@ class HostAgent:
         )
 
     def _task_resources(self) -> TaskResources:
-        policy = _task_policy(self.settings)
-        cache = DownloadCache(self.settings.data_dir / "cache" / "downloads", policy)
+        settings = self.settings
+        policy = TaskPolicy(
+            task_files_dir=settings.task_files_dir,
+            allow_downloads=settings.allow_downloads,
+            allow_private_addresses=settings.allow_private_addresses,
+            disk_reserve_bytes=settings.disk_reserve_mib << 20,
+        )
+        cache = DownloadCache(settings.data_dir / "cache" / "downloads", policy)
         return TaskResources(policy, cache, self._sandbox)
 
     def _make_templates(self, tasks: TaskResources) -> TaskTemplates:
@@ -373,15 +379,6 @@ def _limits(settings: Settings) -> EpisodeLimits:
         max_lease_ttl_s=settings.lease_ttl_max_s,
         setup_s=settings.setup_timeout_s,
         evaluate_s=settings.evaluate_timeout_s,
-    )
-
-
-def _task_policy(settings: Settings) -> TaskPolicy:
-    return TaskPolicy(
-        task_files_dir=settings.task_files_dir,
-        allow_downloads=settings.allow_downloads,
-        allow_private_addresses=settings.allow_private_addresses,
-        disk_reserve_bytes=settings.disk_reserve_mib << 20,
     )
 
 
