@@ -9,7 +9,7 @@ not be seen). Each run starts the program anew; after a run that was not right, 
     python -m benchmarks.input_fidelity                            # all toolkits, all cells, idle and busy
     python -m benchmarks.input_fidelity --toolkits gtk3,tk --cells save,double --repeat 20 --load 0
     python -m benchmarks.input_fidelity --image small --toolkits tk,x11,xterm,xfce4-terminal
-    python -m benchmarks.input_fidelity --no-run --write-doc       # the tables of docs/input.md
+    python -m benchmarks.input_fidelity --no-run --write-doc       # the tables of README.md here
     python -m benchmarks.input_fidelity --list                     # what there is
 """
 
@@ -28,7 +28,7 @@ from benchmarks.input_fidelity.speed import TEXTS, TypingTime
 from benchmarks.input_fidelity.toolkits import TOOLKITS, Toolkit, chosen
 from osgym_sdk import Client
 
-DOC = ROOT / "docs" / "input.md"
+DOC = Path(__file__).with_name("README.md")
 BUSY = 20
 
 
@@ -45,7 +45,9 @@ def arguments(given: Sequence[str] | None = None) -> argparse.Namespace:
     parser.add_argument("--keep", action="store_true", help="keep rows of the file that are not run again")
     parser.add_argument("--no-run", action="store_true", help="run nothing: for --write-doc")
     parser.add_argument(
-        "--write-doc", action="store_true", help="write the tables of the kept files into docs/input.md"
+        "--write-doc",
+        action="store_true",
+        help="write the tables of the kept files into benchmarks/input_fidelity/README.md",
     )
     parser.add_argument("--list", action="store_true", help="name toolkits and cells, and end")
     args = parser.parse_args(given)

@@ -1,4 +1,4 @@
-"""Result files of the matrix: rows of earlier runs, and the tables that docs/input.md shows of them."""
+"""Result files of the matrix: rows of earlier runs, and their tables in README.md beside it."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ NOW = RESULTS / "input_fidelity.json"
 BEFORE = RESULTS / "input_fidelity_before.json"
 """The same programs on an image whose guest typed and clicked without waiting for programs."""
 TYPING = """\
-Medians of milliseconds for a character: until the guest agent has typed it / until the program has received
-the whole text, which is looked at every 50 ms (2026-11-27, `--cells plain --load 0 --repeat 3`)."""
+Median milliseconds for each character: until the guest agent has typed the text / until the program has
+received all of it, checked every 50 ms (2026-11-27, `--cells plain --load 0 --repeat 3`)."""
 JsonRows = Sequence[Mapping[str, Any]]
 
 
@@ -36,9 +36,9 @@ def _key(row: Mapping[str, Any]) -> tuple[Any, ...]:
 
 
 def document() -> str:
-    """Return what docs/input.md shows of the files."""
+    """Return what benchmarks/input_fidelity/README.md shows of the files."""
     found = read(NOW)
     now, before = ([Row.from_json(row) for row in file.get("rows", ())] for file in (found, read(BEFORE)))
-    parts = [tables.markdown(now), "What was not right:", f"```text\n{tables.differences(now)}\n```"]
+    parts = [tables.markdown(now), "Cells that were not right:", f"```text\n{tables.differences(now)}\n```"]
     parts += ["### Time for each character", TYPING, tables.typing_times(found.get("typing", ()))]
     return "\n\n".join([*parts, "### Before the guest waited for programs", tables.markdown(before)])

@@ -104,13 +104,13 @@ def test_names_that_are_none_are_answered_with_those_that_are() -> None:
 
 def test_the_document_has_the_marks_and_every_cell_a_name_of_its_own() -> None:
     """`--write-doc` finds where to write, and no cell hides another."""
-    assert tables.MARKED.search((ROOT / "docs" / "input.md").read_text())
+    assert tables.MARKED.search((ROOT / "benchmarks" / "input_fidelity" / "README.md").read_text())
     assert all(cell.name == name and cell.about and cell.needs for name, cell in CELLS.items())
 
 
 def test_the_tables_of_the_document_are_those_of_the_kept_files() -> None:
     """`--no-run --write-doc` would change nothing."""
-    found = tables.MARKED.search((ROOT / "docs" / "input.md").read_text())
+    found = tables.MARKED.search((ROOT / "benchmarks" / "input_fidelity" / "README.md").read_text())
     assert found and found[0].partition("-->\n")[2] == f"{kept.document()}\n<!-- end -->"
 
 
