@@ -218,7 +218,7 @@ class _Fields:
     def on_screen(self, x: Any, y: Any) -> Point:
         for value in (x, y):
             if isinstance(value, bool) or not isinstance(value, int):
-                raise InvalidAction(f"coordinates are whole pixels, not ({x!r}, {y!r})")
+                raise InvalidAction(f"coordinates must be whole pixels, not ({x!r}, {y!r})")
         width, height = self._screen
         if not (0 <= x < width and 0 <= y < height):
             raise InvalidAction(f"({x}, {y}) lies outside the screen of {width}x{height}")
@@ -230,7 +230,7 @@ class _Fields:
             raise InvalidAction("path must be a list of at least two points")
         for point in value:
             if not isinstance(point, (list, tuple)) or len(point) != 2:
-                raise InvalidAction(f"a point of the path is [x, y], not {point!r}")
+                raise InvalidAction(f"a point of the path must be [x, y], not {point!r}")
         return tuple(self.on_screen(x, y) for x, y in value)
 
     def button(self) -> int:
@@ -301,7 +301,7 @@ def _clicks(pixels: float) -> int:
 
 def _keysym(name: Any) -> int:
     if not isinstance(name, str) or not name:
-        raise InvalidAction(f"a key name is a string, not {name!r}")
+        raise InvalidAction(f"a key name must be a string, not {name!r}")
     try:
         return key_keysym(name)
     except KeyError as exc:
@@ -349,10 +349,10 @@ def parse_action(raw: Any, screen: Point) -> Action:
         InvalidAction: It is refused; the message has the reason.
     """
     if not isinstance(raw, dict) or not isinstance(raw.get("op"), str):
-        raise InvalidAction("an action is an object with the field op")
+        raise InvalidAction("an action must be an object with the field op")
     parser = _PARSERS.get(raw["op"])
     if parser is None:
-        raise InvalidAction(f"there is no action {raw['op']!r}")
+        raise InvalidAction(f"unknown action {raw['op']!r}")
     fields = _Fields(raw, screen)
     action = parser(fields)
     fields.finish()
@@ -376,7 +376,7 @@ def parse_actions(raw: Any, screen: Point) -> list[Action]:
             raise InvalidAction(exc.message, index) from exc
         total_ms += getattr(action, "duration_ms", 0.0)
         if total_ms > MAX_DURATION_MS:
-            raise InvalidAction(f"a step waits for at most {MAX_DURATION_MS} ms in all", index)
+            raise InvalidAction(f"the waits of a step must take at most {MAX_DURATION_MS} ms in all", index)
         actions.append(action)
     return actions
 
@@ -390,6 +390,6 @@ def check_encoded_size(raw: Sequence[Mapping[str, Any]]) -> None:
     sizes = [len(json.dumps(item, ensure_ascii=False, separators=(",", ":")).encode()) + 1 for item in raw]
     if sum(sizes) > MAX_STEP_ACTIONS_BYTES:
         message = (
-            f"a step's actions have {sum(sizes)} bytes as JSON; at most {MAX_STEP_ACTIONS_BYTES} are taken"
+            f"a step's actions have {sum(sizes)} bytes as JSON; at most {MAX_STEP_ACTIONS_BYTES} are allowed"
         )
         raise InvalidAction(message, sizes.index(max(sizes)))

@@ -46,7 +46,7 @@ class ClockOptions(Request):
             at = datetime.fromisoformat(f"{day}T{minute}{second or ':00'}").replace(tzinfo=timezone.utc)
         except ValueError as exc:
             shown = self.start[:40]
-            raise WireFormatError(f"clock.start must be like 2026-01-01T09:00, not {shown!r}") from exc
+            raise WireFormatError(f"clock.start must be a time like 2026-01-01T09:00, not {shown!r}") from exc
         seconds = int(at.timestamp())
         if not MIN_CLOCK_S <= seconds < MAX_CLOCK_S:
             raise WireFormatError(f"clock.start must be from 2020 to 2099, not {self.start}")

@@ -214,7 +214,7 @@ def _converter(hint: Any) -> Converter:
         if hint is bytes:
             return _base64
         return _scalar(hint)
-    raise TypeError(f"no wire conversion for {hint!r}")
+    raise TypeError(f"the wire format has no conversion for {hint!r}")
 
 
 def _taken_as_they_are(hint: Any) -> frozenset[type]:

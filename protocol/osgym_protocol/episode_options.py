@@ -66,4 +66,6 @@ class EpisodeOptions(Request):
         self.check_bounds()
         parse_clock(self.clock)
         if self.clock is not None and self.checkpoint is not None:
-            raise WireFormatError("clock: an episode that goes on from a checkpoint has that one's")
+            raise WireFormatError(
+                "clock: an episode restored from a checkpoint keeps the checkpoint's clock; leave clock out"
+            )

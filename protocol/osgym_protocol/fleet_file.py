@@ -94,9 +94,10 @@ class FleetFile:
         try:
             return ssl.create_default_context(cadata=self.ca or None)
         except (ssl.SSLError, ValueError) as error:
-            remedy = "the certificate of the fleet's authority, as `osgym fleet export` writes it"
+            remedy = "run `osgym fleet export` again, which writes the certificate of the fleet's authority"
             raise FleetFileError(
-                f"{self.path}: ca is not a certificate, so no certificate can be checked: {error}", remedy
+                f"{self.path}: the field ca is not a PEM certificate, so no host can be verified: {error}",
+                remedy,
             ) from error
 
     def token(self, environ: Mapping[str, str] = os.environ) -> str:
@@ -110,8 +111,10 @@ class FleetFile:
         if not self.token_source:
             return ""
         if self.token_path is None:
-            problem = f"the token of {self.path} is the secret {self.token_source}"
-            raise FleetFileError(problem, "set OSGYM_TOKEN to what the cloud's tools read (docs/fleet.md)")
+            problem = f"the token of {self.path} is stored in the secret {self.token_source}"
+            raise FleetFileError(
+                problem, "read the secret with the cloud's tools and set OSGYM_TOKEN to it (docs/fleet.md)"
+            )
         try:
             with self.token_path.open(encoding="utf-8") as file:
                 return file.read(_MOST_TOKEN_BYTES).strip()
@@ -131,7 +134,7 @@ def read_fleet_file(path: Path) -> FleetFile:
         with path.open("rb") as file:
             data = json.loads(file.read(_MOST_BYTES))
     except (OSError, ValueError) as error:
-        remedy = "a file that `osgym fleet export` wrote is needed"
+        remedy = "name a file that `osgym fleet export` wrote"
         raise FleetFileError(f"{path} cannot be read: {error}", remedy) from error
     return parse_fleet_file(data, path)
 
@@ -151,10 +154,12 @@ def parse_fleet_file(data: Any, path: Path) -> FleetFile:
     if rows is None and texts["discover"]:
         rows = []
     if not isinstance(rows, list) or not all(isinstance(row, Mapping) for row in rows):
-        raise FleetFileError(f"{path}: hosts is not a list of objects", '[{"id": "…", "url": "https://…"}]')
+        raise FleetFileError(
+            f"{path}: the field hosts must be a list of objects", '[{"id": "…", "url": "https://…"}]'
+        )
     if not rows and not texts["discover"]:
-        problem = f"{path} names no hosts, and no source to discover them"
-        raise FleetFileError(problem, "export it after `pulumi up`")
+        problem = f"{path} names neither hosts nor a source to discover them"
+        raise FleetFileError(problem, "run `osgym fleet export` after `pulumi up`")
     return FleetFile(
         path=path,
         stack=texts["stack"],

@@ -101,7 +101,10 @@ class _Transports(Generic[Transport]):
             try:
                 found = self._make(verify, proxy)
             except ImportError as error:
-                text = f"the proxy for {request.url.host} speaks SOCKS: pip install 'httpx[socks]'"
+                text = (
+                    f"the proxy for {request.url.host} speaks SOCKS, which needs a package: pip install "
+                    "'httpx[socks]'"
+                )
                 raise httpx.ProxyError(f"{text}, or name the host in NO_PROXY", request=request) from error
             except (ValueError, httpx.InvalidURL) as error:
                 text = (

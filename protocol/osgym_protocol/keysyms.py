@@ -163,7 +163,7 @@ def char_keysym(char: str) -> int:
         return KEYSYMS[name]
     code = ord(char)
     if code < 0x20 or 0x7F <= code < 0xA0 or 0xD800 <= code < 0xE000:
-        raise KeyError(f"no key types U+{code:04X}")
+        raise KeyError(f"no key produces the character U+{code:04X}")
     return code if code < 0x100 else _UNICODE | code
 
 
@@ -239,8 +239,8 @@ def _no_key(name: str) -> str:
 
     shown = name[:40]
     if "+" in shown[1:]:
-        return f"there is no key named {shown!r}; the keys of a chord are given one by one: ctrl, c"
+        return f"unknown key {shown!r}; give the keys of a chord one by one: ctrl, c"
     near = difflib.get_close_matches(shown.lower(), [*ALIASES, *_by_lower], n=3, cutoff=0.6)
     meant = f"; did you mean {', '.join(near)}?" if near else "."
     kinds = "characters, ctrl, shift, alt, super, enter, esc, tab, backspace, delete, space, f1, up, home, …"
-    return f"there is no key named {shown!r}{meant} There are X keysyms and the usual names: {kinds}"
+    return f"unknown key {shown!r}{meant} Valid names are X keysyms and the usual names: {kinds}"

@@ -63,7 +63,10 @@ class StepLedger(Generic[S]):
         if seq != self.last_seq or seq == 0:
             raise self._out_of_order(f"step {seq} does not follow step {self.last_seq}")
         if self._done is None:
-            message = f"step {seq} was begun, and its answer is lost: it failed, or the agent was restarted"
+            message = (
+                f"step {seq} was begun, but its answer is lost, because the step failed or the guest "
+                "agent was restarted"
+            )
             raise StepRefused(GuestErrorCode.ANSWER_LOST, message, {"last_seq": seq})
         return self._done
 

@@ -80,7 +80,7 @@ def split_record(
     body = view[_HEADER.size :]
     raw = bytes(body[:meta_len])
     if max_meta_parts is not None and raw.count(b"{") + raw.count(b"[") > max_meta_parts:
-        raise WireFormatError(f"more than {max_meta_parts} objects and lists in meta")
+        raise WireFormatError(f"meta has more than {max_meta_parts} objects and lists")
     return _meta(raw), body[meta_len:]
 
 
@@ -101,7 +101,7 @@ class RecordDecoder:
             WireFormatError: A length is over the bounds, or meta is not a JSON object.
         """
         if self._failed:
-            raise WireFormatError("the stream is broken")
+            raise WireFormatError("the stream was malformed earlier and cannot be read on")
         self._buffer += data
         while len(self._buffer) >= _HEADER.size:
             meta_len, blob_len = _HEADER.unpack_from(self._buffer)
@@ -129,7 +129,7 @@ class RecordDecoder:
         """
         if self._buffer:
             self._failed = True
-            raise WireFormatError(f"the stream ended inside a record, {len(self._buffer)} bytes in")
+            raise WireFormatError(f"the stream ended {len(self._buffer)} bytes into a record")
 
 
 def _check_bounds(meta_len: int, blob_len: int, max_meta_bytes: int = MAX_META_BYTES) -> None:

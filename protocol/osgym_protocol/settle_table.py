@@ -121,7 +121,7 @@ def _horizons(program: str, given: Any) -> TimerHorizons:
     for name in sorted(names):
         value = given[name]
         if isinstance(value, bool) or not isinstance(value, (int, float)):
-            raise ValueError(f"the settle table: {name} of {program} is no number")
+            raise ValueError(f"the settle table: {name} of {program} is not a number")
         if not math.isfinite(value) or not 0 <= value <= MAX_HORIZON_MS:
             raise ValueError(f"the settle table: {name} of {program} is not within 0 to {MAX_HORIZON_MS:g}")
     return TimerHorizons(float(given["horizon_ms"]), float(given["change_horizon_ms"]))

@@ -62,7 +62,7 @@ def place_in(nodes: Iterable[Node]) -> Callable[[Mapping[str, Any]], tuple[int, 
         role, name = target["role"], target["name"].strip()
         found = [node for node in shown if node.role == role and node.name.strip() == name]
         if len(found) <= nth:
-            raise TargetMissing(f"no {target['role']} {target['name']!r} (number {nth}) shows")
+            raise TargetMissing(f"no {target['role']} {target['name']!r} (number {nth}) is on the screen")
         box = found[nth].box
         assert box is not None
         return box[0] + box[2] // 2, box[1] + box[3] // 2

@@ -44,7 +44,7 @@ def inline_files(task: dict[str, Any], path: Path, *, missing_ok: bool = False) 
             if missing_ok:
                 continue
             name = file["local_path"][:200]
-            text = f"there is no {name!r} beside the task, or as <app>/{FOLDER}/… above it"
+            text = f"the file {name!r} exists neither beside the task nor as <app>/{FOLDER}/… above it"
             raise TaskFileError(field, text)
         try:
             with found.open("rb") as opened:
@@ -81,7 +81,7 @@ def _find(name: str, path: Path, field: str) -> Path | None:
     """
     parts = PurePosixPath(name).parts
     if not parts or "\0" in name or name.startswith("/") or ".." in parts:
-        raise TaskFileError(field, f"{name[:200]!r} is not the name of a file beside the task")
+        raise TaskFileError(field, f"{name[:200]!r} is not a plain name of a file beside the task")
     folder = path.absolute().parent
     candidates = [(folder, folder.joinpath(*parts))]
     if len(parts) > 2 and parts[1] == FOLDER:

@@ -38,7 +38,7 @@ def exporter_of(environ: Mapping[str, str]) -> str:
     default = "otlp" if any(environ.get(name) for name in _ENDPOINTS) else ""
     named = environ.get("OTEL_TRACES_EXPORTER", "").strip().lower() or default
     if named not in ("", "none", "otlp", "console"):
-        raise TelemetryError(f"OTEL_TRACES_EXPORTER is otlp, console or none, not {named[:40]!r}")
+        raise TelemetryError(f"OTEL_TRACES_EXPORTER must be otlp, console or none, not {named[:40]!r}")
     return "" if named == "none" else named
 
 
@@ -64,7 +64,10 @@ def provider_from(environ: Mapping[str, str], service: str) -> SpanProvider | No
     except ImportError as error:
         package = "osgym-sdk" if service == "osgym-client" else "osgym-host"
         needs = "opentelemetry-exporter-otlp-proto-grpc" if protocol == "grpc" else f"'{package}[otel]'"
-        message = f"the environment asks for spans ({named}): pip install {needs} ({error})"
+        message = (
+            f"the environment turns tracing on ({named}), but a package is missing: pip "
+            f"install {needs} ({error})"
+        )
         raise TelemetryError(message) from error
     attributes = {} if environ.get("OTEL_SERVICE_NAME") else {"service.name": service}
     return SpanProvider(Resource.create(attributes), exporter)
@@ -80,7 +83,9 @@ def _exporter(named: str, protocol: str, environ: Mapping[str, str]) -> SpanExpo
 
         return GrpcExporter()
     if protocol != "http/protobuf":
-        raise TelemetryError(f"OTEL_EXPORTER_OTLP_PROTOCOL is http/protobuf or grpc, not {protocol[:40]!r}")
+        raise TelemetryError(
+            f"OTEL_EXPORTER_OTLP_PROTOCOL must be http/protobuf or grpc, not {protocol[:40]!r}"
+        )
     import requests
     from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
 

@@ -203,12 +203,12 @@ def test_hosts_are_chosen_by_id_address_and_glob(
     [
         ("{", "cannot be read"),
         ('{"schema_version": 9}', "schema_version 9"),
-        ('{"schema_version": 1, "hosts": []}', "names no hosts"),
+        ('{"schema_version": 1, "hosts": []}', "names neither hosts"),
         ('{"schema_version": 1, "hosts": [{"id": "a", "url": "ftp://x"}]}', "no URL"),
         ('{"schema_version": 1, "hosts": [{"id": "a\\u001b", "url": "http://x"}]}', "has the id"),
         (ENTERED % '{"adress": "x"}', "adress"),
         (ENTERED % '{"address": "-oProxyCommand=x"}', "address"),
-        ('{"schema_version": 1, "hosts": [{"id": "a", "url": "http://x"}], "ca": "no"}', "no certificate"),
+        ('{"schema_version": 1, "hosts": [{"id": "a", "url": "http://x"}], "ca": "no"}', "PEM certificate"),
     ],
 )  # fmt: skip
 def test_a_wrong_file_is_a_wrong_argument(tmp_path: Path, content: str, said: str) -> None:

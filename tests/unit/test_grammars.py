@@ -70,17 +70,17 @@ def test_every_grammar_has_examples() -> None:
 CTX = Context(SCREEN)
 REFUSED: list[tuple[str, Any, str]] = [
     ("openai", {"type": "click", "x": 1920, "y": 1, "button": "left"}, "x from 0 to 1919"),
-    ("openai", {"type": "click", "x": 1, "y": 1, "button": "left", "force": 1}, "no field 'force'"),
+    ("openai", {"type": "click", "x": 1, "y": 1, "button": "left", "force": 1}, "unknown field 'force'"),
     ("openai", {"type": "click", "x": 10**5000, "y": 1}, "a number of"),
     ("openai", {"type": "click", "x": True, "y": 1}, "must be in the image"),
     ("openai", {"type": "click", "x": float("nan"), "y": 1}, "must be in the image"),
-    ("openai", {"type": "keypress", "keys": ["NOSUCHKEY"]}, "no key named"),
+    ("openai", {"type": "keypress", "keys": ["NOSUCHKEY"]}, "unknown key"),
     ("openai", {"type": "computer_call", "action": {"type": "wait"}, "actions": []}, "not both"),
-    ("openai", {"type": "function_call", "name": "f"}, "no computer call"),
-    ("openai", '{"type": "wait", "type": "click"}', "there twice"),
+    ("openai", {"type": "function_call", "name": "f"}, "not a computer call"),
+    ("openai", '{"type": "wait", "type": "click"}', "given twice"),
     ("openai", "[" * 100_000, "nested too deep"),
     ("openai", "9" * 5000, "must be JSON"),
-    ("anthropic", {"type": "tool_use", "id": "t", "name": "bash", "input": {}}, "another tool"),
+    ("anthropic", {"type": "tool_use", "id": "t", "name": "bash", "input": {}}, "unknown tool"),
     ("anthropic", {"action": "wait", "duration": 61}, "from 0 to 60"),
     ("anthropic", {"action": "zoom", "region": [5, 5, 5, 9]}, "left, top, right, bottom"),
     ("anthropic", {"action": "key", "text": "  "}, "name a key"),
@@ -88,7 +88,7 @@ REFUSED: list[tuple[str, Any, str]] = [
     ("gemini", {"name": "click", "args": {"x": 1001, "y": 0}}, "0 to 1000"),
     ("qwen", "I will click.", "no <tool_call>"),
     ("qwen", "<tool_call>{<tool_call>", "not closed"),
-    ("qwen", '<tool_call>{"name": "bash", "arguments": {}}</tool_call>', "another tool"),
+    ("qwen", '<tool_call>{"name": "bash", "arguments": {}}</tool_call>', "unknown tool"),
     ("uitars", "Action: open('x')", "must be name"),
     ("uitars", "Action: click(start_box='(1,2)', start_box='(3,4)')", "twice"),
     ("uitars", "Action: click(start_box='(1;2)')", "must be a point"),
@@ -97,7 +97,7 @@ REFUSED: list[tuple[str, Any, str]] = [
     ("uitars", "Action: finished()\n\nclick(start_box='(1,2)')", "nothing can follow"),
     ("computer13", {"action_type": "CLICK", "x": 1}, "must be in the image"),
     ("osgym", "click(5000,1)", "outside the screen"),
-    ("osgym", {"op": "nosuch"}, "no action"),
+    ("osgym", {"op": "nosuch"}, "unknown action 'nosuch'"),
 ]
 
 
@@ -111,35 +111,35 @@ def test_refused(grammar: str, output: Any, why: str) -> None:
 
 
 CODE_REFUSED = [
-    ("__import__('os').system('id')", "not read"),
+    ("__import__('os').system('id')", "not supported"),
     ("import os", "cannot be imported"),
-    ("from os import system", "ImportFrom is not read"),
-    ("pyautogui.click(9**9**9, 1)", "Pow is not computed"),
-    ("pyautogui.write('a' * 10**9)", "Pow is not computed"),
+    ("from os import system", "ImportFrom is not supported"),
+    ("pyautogui.click(9**9**9, 1)", "Pow is not a supported operator"),
+    ("pyautogui.write('a' * 10**9)", "Pow is not a supported operator"),
     ("pyautogui.write('a' * 1000000000)", "at most 100000"),
     ("x = 'a' * 100000\ny = x + x", "at most 100000"),
     ("a = ['a' * 100000, 'a' * 100000, 'a' * 100000, 'a' * 100000, 'a' * 100000, 'a' * 100000]", "at most"),
     ("pyautogui.click(10**10, 1)", "Pow"),
     ("pyautogui.click(99999999999, 1)", "a number is from"),
-    ("pyautogui.click(1 << 5, 1)", "LShift is not computed"),
+    ("pyautogui.click(1 << 5, 1)", "LShift is not a supported operator"),
     ("pyautogui.click(1 / 0, 1)", "divides by zero"),
     ("pyautogui.click('button.png')", "must be in the image"),
-    ("pyautogui.alert('x')", "not read"),
+    ("pyautogui.alert('x')", "not supported"),
     ("pyautogui.click(*[1, 2])", "not \\*unpacked"),
     ("pyautogui.click(**{'x': 1})", "no argument"),
     ("pyautogui.click(x=1, y=2, z=3)", "no argument 'z'"),
     ("pyautogui.click(1, 2, x=3)", "x twice"),
-    ("pyautogui.write(f'{1}')", "JoinedStr is no value"),
-    ("pyautogui.write(open('/etc/passwd').read())", "Call is no value"),
-    ("pyautogui.write([c for c in 'ab'])", "ListComp is no value"),
-    ("for i in range(3):\n    pyautogui.press('a')", "For is not read"),
-    ("while True: pass", "While is not read"),
-    ("def f(): pass", "FunctionDef is not read"),
+    ("pyautogui.write(f'{1}')", "JoinedStr is not a supported value"),
+    ("pyautogui.write(open('/etc/passwd').read())", "Call is not a supported value"),
+    ("pyautogui.write([c for c in 'ab'])", "ListComp is not a supported value"),
+    ("for i in range(3):\n    pyautogui.press('a')", "For is not supported"),
+    ("while True: pass", "While is not supported"),
+    ("def f(): pass", "FunctionDef is not supported"),
     ("pyautogui.click = 3", "cannot be set"),
-    ("pyautogui = 3\npyautogui.click(1, 2)", "not read"),
-    ("lambda: 0", "Lambda is not read"),
-    ("(pyautogui.click)(1, 2) if 1 else 2", "IfExp is not read"),
-    ("getattr(pyautogui, 'click')(1, 2)", "not read"),
+    ("pyautogui = 3\npyautogui.click(1, 2)", "not supported"),
+    ("lambda: 0", "Lambda is not supported"),
+    ("(pyautogui.click)(1, 2) if 1 else 2", "IfExp is not supported"),
+    ("getattr(pyautogui, 'click')(1, 2)", "not supported"),
     ("pyautogui.moveRel(1, 2)", "a point to start from"),
     ("time.sleep(61)", "from 0 to 60"),
     ("time.sleep(-1)", "from 0 to 60"),
@@ -153,7 +153,7 @@ CODE_REFUSED = [
     ("DONE\npyautogui.click(1, 2)", "nothing can follow"),
     ("pyautogui.press('a')\n" * 257, "at most 256"),
     ("x = 1", "no action"),
-    ("computer.terminate(status='success')", "not read"),
+    ("computer.terminate(status='success')", "not supported"),
 ]
 
 
@@ -208,7 +208,7 @@ def test_an_error_keeps_its_fields_in_a_pickle() -> None:
 
 def test_unknown_grammars_versions_and_coordinates() -> None:
     """They are the caller's mistakes, not the model's."""
-    with pytest.raises(ValueError, match="no action grammar 'claude'"):
+    with pytest.raises(ValueError, match="unknown action grammar 'claude'"):
         parse("", CTX, "claude")
     with pytest.raises(ValueError, match="no version '3'"):
         parse("", Context(SCREEN, version="3"), "openai")

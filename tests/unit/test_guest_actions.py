@@ -68,7 +68,7 @@ def test_every_action_is_parsed(raw: dict[str, Any], expected: object) -> None:
 @pytest.mark.parametrize(
     ("raw", "words"),
     [
-        ({"op": "fly"}, "no action 'fly'"),
+        ({"op": "fly"}, "unknown action 'fly'"),
         ({}, "field op"),
         ("click", "field op"),
         ({"op": "click", "x": 1920, "y": 0}, "outside the screen"),
@@ -88,11 +88,11 @@ def test_every_action_is_parsed(raw: dict[str, Any], expected: object) -> None:
         ({"op": "scroll", "dy": MAX_SCROLL_CLICKS + 1}, "dy must be"),
         ({"op": "scroll", "dy": 1, "unit": "miles"}, "unit must be"),
         ({"op": "type", "text": 3}, "text must be"),
-        ({"op": "type", "text": "a\x00b"}, "no key types U+0000"),
-        ({"op": "type", "text": "\ud800"}, "no key types U+D800"),
+        ({"op": "type", "text": "a\x00b"}, "no key produces the character U+0000"),
+        ({"op": "type", "text": "\ud800"}, "no key produces the character U+D800"),
         ({"op": "type", "text": "a", "press_enter": 1}, "press_enter must be"),
         ({"op": "key", "keys": []}, "keys must be"),
-        ({"op": "key", "keys": ["warp"]}, "no key named 'warp'"),
+        ({"op": "key", "keys": ["warp"]}, "unknown key 'warp'"),
         ({"op": "key", "keys": ["a"], "repeat": 10_000}, "repeat must be"),
         ({"op": "hold", "keys": ["a"]}, "duration_ms must be"),
         ({"op": "wait", "duration_ms": 1e9}, "duration_ms must be"),

@@ -137,9 +137,9 @@ def test_a_missing_package_is_named_with_its_extra(
     [
         ({"discover": "aws-tag://x"}, "KEY=VALUE"),
         ({"discover": 7}, "discover is not a text"),
-        ({"discover": "dns://lab", "hosts": "no"}, "not a list of objects"),
-        ({}, "not a list of objects"),
-        ({"hosts": []}, "no source to discover"),
+        ({"discover": "dns://lab", "hosts": "no"}, "must be a list of objects"),
+        ({}, "must be a list of objects"),
+        ({"hosts": []}, "nor a source to discover"),
         ({"hosts": [{"id": "a", "url": "ftp://x"}]}, "not a host URL"),
     ],
 )

@@ -90,9 +90,9 @@ def test_arguments_win_over_the_environment_and_that_over_the_file(
     ("other", "says"),
     [
         ({"schema_version": 2}, "schema_version 2"),
-        ({"hosts": []}, "names no hosts"),
+        ({"hosts": []}, "names neither hosts"),
         ({"hosts": [{"id": "a"}]}, "host a has no url"),
-        ({"ca": "nonsense"}, "ca is not a certificate"),
+        ({"ca": "nonsense"}, "ca is not a PEM certificate"),
         ({"token_secret": "aws:arn:aws:secretsmanager:x"}, "aws:arn:aws:secretsmanager:x"),
         ({"token_secret": "file:/nowhere/token"}, "--token-file"),
     ],

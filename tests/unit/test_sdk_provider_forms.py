@@ -111,7 +111,7 @@ def test_anthropic_after_a_failure() -> None:
 
 def test_an_output_that_was_refused_is_answered_too() -> None:
     """Its calls are found without reading what they do."""
-    error = InvalidAction("anthropic, [0].input: there is no such tool")
+    error = InvalidAction("anthropic, [0].input: unknown tool")
     output = {"role": "assistant", "content": [_use("a", "fly"), _use("b", "left_click", coordinate=[1, 2])]}
     blocks = _observation().to_anthropic(calls_of(output), error=error)
     assert [(block["tool_use_id"], block["is_error"]) for block in blocks] == [("a", True), ("b", True)]

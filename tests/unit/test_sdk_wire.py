@@ -78,7 +78,7 @@ def test_a_stream_that_ends_inside_a_record_is_an_error() -> None:
     """A truncated stream is told apart from one that ended."""
     decoder = RecordDecoder()
     assert list(decoder.feed(encode_record({"a": 1}, b"xyz")[:-1])) == []
-    with pytest.raises(WireFormatError, match="inside a record"):
+    with pytest.raises(WireFormatError, match="into a record"):
         decoder.close()
 
 

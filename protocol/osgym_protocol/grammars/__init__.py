@@ -45,7 +45,7 @@ def parse(output: Any, context: Context, grammar: str = "auto") -> Parsed:
         _check_version(context)
         grammar = detect(output)
         if context.version is not None and context.version not in GRAMMARS[grammar].versions:
-            why = f"it is in the grammar {grammar}, which has no version {context.version}"
+            why = f"the output is in the grammar {grammar}, which has no version {context.version}"
             raise UnreadableAction("auto", why)
     return _grammar(grammar, context).parse(output, context)
 
@@ -92,17 +92,17 @@ def _check_version(context: Context) -> None:
     versions = [version for grammar in GRAMMARS.values() for version in grammar.versions]
     if context.version is not None and context.version not in versions:
         raise ValueError(
-            f"no grammar has a version {context.version!r:.60}; there are: {', '.join(versions)}"
+            f"no grammar has the version {context.version!r:.60}; valid versions: {', '.join(versions)}"
         )
 
 
 def _grammar(name: str, context: Context) -> Grammar:
     if name not in GRAMMARS:
-        raise ValueError(f"there is no action grammar {name!r:.60}; there are auto, {', '.join(GRAMMARS)}")
+        raise ValueError(f"unknown action grammar {name!r:.60}; valid grammars: auto, {', '.join(GRAMMARS)}")
     grammar = GRAMMARS[name]
     if context.version is not None and context.version not in grammar.versions:
         known = ", ".join(grammar.versions) or "none"
-        raise ValueError(f"{name} has no version {context.version!r:.60}; there are: {known}")
+        raise ValueError(f"{name} has no version {context.version!r:.60}; valid versions: {known}")
     return grammar
 
 

@@ -72,7 +72,7 @@ def parse(output: Any, context: Context) -> Parsed:
             given = [{"type": "text", "text": given}]
     for at, block in objects_in(given, path, "a block", to):
         _block(block, at, to)
-    return to.answer("there is no tool_use block in it and no text")
+    return to.answer("the answer has neither a tool_use block nor text")
 
 
 def _block(block: Mapping[str, Any], path: str, to: Builder) -> None:
@@ -90,15 +90,13 @@ def _block(block: Mapping[str, Any], path: str, to: Builder) -> None:
             if to.context.version not in (None, TOOLSET):
                 raise to.refuse("this version has no toolsets", f"{dot}toolset_name")
             if toolset != "computer" or not isinstance(name, str):
-                raise to.refuse("this is another toolset", f"{dot}toolset_name", shown(toolset), "computer")
+                raise to.refuse("unknown toolset", f"{dot}toolset_name", shown(toolset), "computer")
             member = name
         elif name != "computer":
-            raise to.refuse("this is another tool", f"{dot}name", shown(name), "computer")
+            raise to.refuse("unknown tool", f"{dot}name", shown(name), "computer")
         _action(block.get("input") or {}, f"{dot}input", to, call_id, member)
     elif kind not in _IGNORED_BLOCKS:
-        raise to.refuse(
-            "this is no block of an answer", f"{dot}type", shown(kind), "tool_use, text, thinking"
-        )
+        raise to.refuse("unknown block of an answer", f"{dot}type", shown(kind), "tool_use, text, thinking")
 
 
 def _action(raw: Any, path: str, to: Builder, call_id: str, member: str | None) -> None:
@@ -110,7 +108,7 @@ def _action(raw: Any, path: str, to: Builder, call_id: str, member: str | None) 
     else:
         dialect = "toolset"
         if member not in members:
-            raise to.refuse("there is no such tool", path, shown(member), ", ".join(members))
+            raise to.refuse("unknown tool", path, shown(member), ", ".join(members))
     first, region = len(to), None
     space = to.context.space()
     made: list[RawAction]
@@ -129,7 +127,9 @@ def _action(raw: Any, path: str, to: Builder, call_id: str, member: str | None) 
 def _click(member: str, f: Fields, space: Space, version: str | None) -> RawAction:
     button, count = _CLICKS[member]
     if version == "computer_20241022" and "coordinate" in f:
-        raise f.refuse("coordinate", "clicks of this version are where the pointer is")
+        raise f.refuse(
+            "coordinate", "clicks of this version happen at the pointer's position and take no coordinate"
+        )
     at = f.pair("coordinate", space, needed=False)
     return {"op": "click", **xy(at), "button": button, "count": count, "modifiers": _held(f)}
 

@@ -21,7 +21,7 @@ MAX_NODES = 50_000
 MAX_CALLS = 256
 _SHOWN_CHARS = 120
 _THOUGHT_START, _THOUGHT_END = "<think>", "</think>"
-UNCLOSED_THOUGHTS = "the thoughts are not closed with </think>, so nothing says what is to be done"
+UNCLOSED_THOUGHTS = "the thoughts are not closed with </think>, so the output names no action"
 
 Point = tuple[int, int]
 RawAction = dict[str, Any]
@@ -45,7 +45,7 @@ class UnreadableAction(InvalidAction):
         self, grammar: str, why: str, *, position: str = "", read: str = "", allowed: str = "", index: int = 0
     ) -> None:
         where = f"{grammar}, {position}" if position else grammar
-        message = f"{where}: {why}" + (f", not {read}" if read else "")
+        message = f"{where}: {why}" + (f"; given: {read}" if read else "")
         super().__init__(message + (f"; allowed: {allowed}" if allowed else ""), index)
         self.grammar, self.why, self.position = grammar, why, position
         self.read, self.allowed = read, allowed

@@ -106,7 +106,9 @@ def check_chord(names: Iterable[str]) -> list[str]:
         except KeyError as exc:
             raise ChordError(str(exc.args[0])) from None
         if keysym in pressed:
-            raise ChordError(f"the key {shown(key)} is there twice: press it again in an action of its own")
+            raise ChordError(
+                f"the key {shown(key)} occurs twice in one chord: press it again in an action of its own"
+            )
         if keysym in _MODIFIER_KEYSYMS and not _MODIFIER_KEYSYMS.issuperset(pressed):
             raise ChordError(f"the modifier {shown(key)} must stand before the key that it modifies")
         pressed.append(keysym)
@@ -120,7 +122,7 @@ def _checked(text: str) -> str:
         ChordError: It is empty or too long.
     """
     if len(text) > _MAX_CHARS:
-        raise ChordError(f"it has {len(text)} characters; the names of keys have at most {_MAX_CHARS}")
+        raise ChordError(f"the key name has {len(text)} characters; at most {_MAX_CHARS} are allowed")
     if text == " ":
         return "space"
     text = text.strip()

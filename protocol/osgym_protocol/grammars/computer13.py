@@ -82,7 +82,7 @@ def parse(output: Any, context: Context) -> Parsed:
             else:
                 to.add(at, action)
     if not len(to) and not to.ended:
-        raise to.refuse("there is no action in it")
+        raise to.refuse("the output has no action")
     return to.result()
 
 
@@ -126,10 +126,10 @@ def parse_computer13(action: Mapping[str, Any]) -> list[RawAction]:
     """
     kind = action.get("action_type")
     if not isinstance(kind, str) or kind not in _FIELDS:
-        raise _refused(f"there is no action_type {shown(kind)}; there are {', '.join(_FIELDS)}")
+        raise _refused(f"unknown action_type {shown(kind)}; valid types: {', '.join(_FIELDS)}")
     beside = [name for name in action if name not in ("action_type", "parameters")]
     if "parameters" in action and beside:
-        raise _refused(f"{beside[0]!r:.60} stands beside 'parameters'; it belongs into it")
+        raise _refused(f"{beside[0]!r:.60} stands beside 'parameters'; put it into 'parameters'")
     given = (
         action["parameters"]
         if "parameters" in action

@@ -28,15 +28,19 @@ def detect(output: Any) -> str:
         return _in_object(given)
     if isinstance(given, list):
         return _in_list(given)
-    raise UnreadableAction("auto", "an output is text, an object or a list", read=shown(given))
+    raise UnreadableAction("auto", "an output must be text, an object or a list", read=shown(given))
 
 
 def _unknown(what: object) -> UnreadableAction:
-    return UnreadableAction("auto", f"no grammar is told by this; {_REMEDY}", read=shown(what))
+    return UnreadableAction(
+        "auto", f"the grammar of this output cannot be detected; {_REMEDY}", read=shown(what)
+    )
 
 
 def _ambiguous(names: str, what: object) -> UnreadableAction:
-    return UnreadableAction("auto", f"it can be {names}; {_REMEDY}", read=shown(what))
+    return UnreadableAction(
+        "auto", f"the output fits several grammars ({names}); {_REMEDY}", read=shown(what)
+    )
 
 
 def _candidates(evidence_of: Callable[[Grammar], Evidence]) -> list[str]:
@@ -80,7 +84,7 @@ def _in_object(item: Mapping[str, Any]) -> str:
 
 def _in_text(text: str) -> str:
     if len(text) > MAX_OUTPUT_CHARS:
-        why = f"it has {len(text)} characters; at most {MAX_OUTPUT_CHARS} are taken"
+        why = f"the output has {len(text)} characters; at most {MAX_OUTPUT_CHARS} are allowed"
         raise UnreadableAction("auto", why)
     stripped = text.strip()
     if stripped.startswith(("{", "[")):

@@ -51,7 +51,7 @@ def parse(output: Any, context: Context) -> Parsed:
     given, path = _unwrapped(given, to)
     for at, part in objects_in(given, path, "a part", to):
         _part(part, at, to)
-    return to.answer("there is no function call in it and no text")
+    return to.answer("the answer has neither a function call nor text")
 
 
 def _unwrapped(given: Any, to: Builder) -> tuple[Any, str]:
@@ -85,7 +85,7 @@ def _part(part: Mapping[str, Any], path: str, to: Builder) -> None:
     elif kind is None and "name" in part:
         _call(part, path, to, "")
     elif kind not in _IGNORED_STEPS and not ("thought_signature" in part or "thoughtSignature" in part):
-        raise to.refuse("this is no part of an answer", path, allowed="function_call, text")
+        raise to.refuse("unknown part of an answer", path, allowed="function_call, text")
 
 
 def _call(raw: Mapping[str, Any], path: str, to: Builder, dialect: str) -> None:
@@ -98,7 +98,7 @@ def _call(raw: Mapping[str, Any], path: str, to: Builder, dialect: str) -> None:
         raise to.refuse(why, f"{dot}name", shown(name))
     readers = _readers(to.context.version)
     if not isinstance(name, str) or name not in readers:
-        raise to.refuse("there is no such function", f"{dot}name", shown(name), ", ".join(readers))
+        raise to.refuse("unknown function", f"{dot}name", shown(name), ", ".join(readers))
     fields = Fields(args or {}, f"{dot}args", to, "the arguments")
     fields.take("intent", None)
     decision = fields.take("safety_decision", None)

@@ -70,12 +70,14 @@ def parse(output: Any, context: Context) -> Parsed:
     if not isinstance(text, str):
         raise to.refuse("it must be text", read=shown(text))
     if len(text) > MAX_OUTPUT_CHARS:
-        raise to.refuse(f"it has {len(text)} characters; at most {MAX_OUTPUT_CHARS} are taken")
+        raise to.refuse(f"the output has {len(text)} characters; at most {MAX_OUTPUT_CHARS} are allowed")
     start, end = _where(text, to)
     reader = CallReader(to, NAMES, {}, number="step")
     call = reader.call(text[:end], start)
     if call.end != end:
-        raise to.refuse("an answer has one action", call.position, shown(text[call.end : end].strip()[:60]))
+        raise to.refuse(
+            "an answer must have exactly one action", call.position, shown(text[call.end : end].strip()[:60])
+        )
     reader.arguments(call, *_ARGUMENTS[call.name])
     said = text[:start].replace(_OPEN, "").rpartition("</think>")[2].strip()
     if said:
@@ -106,7 +108,7 @@ def _where(text: str, to: Builder) -> tuple[int, int]:
     end = memories[-1] if memories else len(text)  # the last one: a text may hold another
     begun = _BEGIN.search(text, answer, end)
     if begun is None:
-        raise to.refuse("there is no action in it", allowed=", ".join(NAMES))
+        raise to.refuse("the output has no action", allowed=", ".join(NAMES))
     return begun.start(), end
 
 
@@ -161,7 +163,7 @@ def render(
             raise CannotRender("GLM's words for an end are DONE() and FAIL(), without a text")
         said.append(f"{ending.name}()")
     if len(said) != 1:
-        raise CannotRender(f"an answer of GLM has one action, not {len(said)}")
+        raise CannotRender(f"an answer of GLM must have one action, not {len(said)}")
     return f"{_OPEN}{said[0]}{_CLOSE}\nMemory:\n[]"
 
 

@@ -92,7 +92,7 @@ class CallReader:
                 raise to.refuse(f"an argument of {name} must be name='…'", position, read)
             key = self._same.get(named.group(1), named.group(1))
             if key in given:
-                raise to.refuse(f"the argument {key} is there twice", position)
+                raise to.refuse(f"the argument {key} is given twice", position)
             if named.re is self._number:
                 given[key], closed, at = named.group(2), named.group(3) is not None, named.end()
                 continue
@@ -102,7 +102,12 @@ class CallReader:
         following = _following(text, at)
         if following is None:
             read = shown(text[at : at + 40])
-            raise to.refuse("after an action comes the end or, on a line of its own, another", position, read)
+            raise to.refuse(
+                "an action must be followed by the end of the output or by another "
+                "action on a line of its own",
+                position,
+                read,
+            )
         return NamedCall(name, given, position, following)
 
     def arguments(self, call: NamedCall, needed: Sequence[str], optional: Sequence[str]) -> None:
@@ -155,7 +160,7 @@ class CallReader:
             if after is not None and (after.group(1) is None or _following(text, after.end()) is not None):
                 if self._holds_a_call(text[start:at], quote):
                     why = f"it is unclear where the text of {name} ends"
-                    form = f"each action on a line of its own, quotes in a text written \\{quote}"
+                    form = f"put each action on a line of its own, and write quotes in a text as \\{quote}"
                     raise self._to.refuse(why, position, shown(text[start - 1 : at + 1]), form)
                 return at, after
             at += 1

@@ -37,11 +37,13 @@ def plain(value: Any, grammar: str) -> Any:
     def walk(item: Any, depth: int, path: str) -> Any:
         left[0] -= 1
         if left[0] < 0:
-            raise UnreadableAction(grammar, f"it has more than {MAX_NODES} parts")
+            raise UnreadableAction(grammar, f"the output has more than {MAX_NODES} parts")
         if depth > MAX_DEPTH:
-            raise UnreadableAction(grammar, f"it is nested more than {MAX_DEPTH} deep", position=path[:200])
+            raise UnreadableAction(
+                grammar, f"the output is nested more than {MAX_DEPTH} levels deep", position=path[:200]
+            )
         if isinstance(item, str) and len(item) > MAX_OUTPUT_CHARS:
-            why = f"it has {len(item)} characters; at most {MAX_OUTPUT_CHARS} are taken"
+            why = f"a text has {len(item)} characters; at most {MAX_OUTPUT_CHARS} are allowed"
             raise UnreadableAction(grammar, why, position=path[:200])
         if type(item) is int and item.bit_length() > 1024:  # such numbers cannot even be shown
             raise UnreadableAction(grammar, "the number is too large", position=path[:200], read=shown(item))
@@ -76,19 +78,19 @@ def from_json(text: str, grammar: str, position: str = "") -> Any:
     def unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
         made = dict(pairs)
         if len(made) != len(pairs):
-            raise ValueError("a field is there twice")
+            raise ValueError("a field is given twice")
         return made
 
     def refuse(name: str) -> Any:
-        raise ValueError(f"{name} is no number")
+        raise ValueError(f"{name} is not a number")
 
     if len(text) > MAX_OUTPUT_CHARS:
-        why = f"it has {len(text)} characters; at most {MAX_OUTPUT_CHARS} are taken"
+        why = f"the output has {len(text)} characters; at most {MAX_OUTPUT_CHARS} are allowed"
         raise UnreadableAction(grammar, why, position=position)
     try:
         return json.loads(text, object_pairs_hook=unique, parse_constant=refuse)
     except RecursionError:
-        raise UnreadableAction(grammar, "it is nested too deep", position=position) from None
+        raise UnreadableAction(grammar, "the output is nested too deep", position=position) from None
     except ValueError as exc:
         why = f"it must be JSON ({str(exc)[:120]})"
         raise UnreadableAction(grammar, why, position=position, read=shown(text)) from None
@@ -177,7 +179,7 @@ class Fields:
         """Return a field that is one of a few words."""
         value = self.take(name, default)
         if not isinstance(value, str) or value not in options:
-            raise self.refuse(name, "it must be one of the known words", value, ", ".join(options))
+            raise self.refuse(name, "unknown value", value, ", ".join(options))
         return value
 
     def keys(self, name: str, default: Any = _MISSING) -> list[str]:
@@ -255,7 +257,7 @@ class Fields:
             name = next(iter(self._raw))
             raise self.refuse(
                 name[:40],
-                f"there is no field {shown(name)} here",
+                f"unknown field {shown(name)}",
                 allowed=", ".join(dict.fromkeys(self._known)),
             )
 

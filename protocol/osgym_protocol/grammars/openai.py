@@ -53,8 +53,8 @@ def parse(output: Any, context: Context) -> Parsed:
             to.texts += _texts(item)
         elif kind not in _IGNORED_ITEMS:
             what = ", ".join(("computer_call", "message", *ACTION_TYPES))
-            raise to.refuse("this is no computer call", f"{path}.type".lstrip("."), shown(kind), what)
-    return to.answer("there is no computer call in it and no message")
+            raise to.refuse("this is not a computer call", f"{path}.type".lstrip("."), shown(kind), what)
+    return to.answer("the answer has neither a computer call nor a message")
 
 
 def _items(output: Any, to: Builder) -> list[tuple[str, Mapping[str, Any]]]:
@@ -86,9 +86,9 @@ def _call(item: Mapping[str, Any], path: str, to: Builder) -> None:
     dot = f"{path}." if path else ""
     first, action, actions = len(to), item.get("action"), item.get("actions")
     if actions is not None and action is not None and actions != [action]:
-        raise to.refuse("a call has 'action' or 'actions', not both", path)
+        raise to.refuse("a call must have either 'action' or 'actions', not both", path)
     if actions is not None and to.context.version == "computer_use_preview":
-        raise to.refuse("this version has one 'action' to a call", f"{dot}actions")
+        raise to.refuse("a call of this version must have one 'action'", f"{dot}actions")
     if actions is None:
         _action(action, f"{dot}action", to)
     elif isinstance(actions, list):
@@ -124,7 +124,7 @@ def _action(raw: Any, path: str, to: Builder) -> None:
     if kind in ("click", "double_click", "drag", "scroll", "move"):
         held = fields.modifiers("keys")
         if held and to.context.version == "computer_use_preview":
-            raise fields.refuse("keys", "this version holds no keys")
+            raise fields.refuse("keys", "this version cannot hold keys")
         if held and kind == "move":  # a pointer that moves while a key is held: the key is pressed around it
             fields.finish()
             down: list[RawAction] = [{"op": "key_down", "key": key} for key in held]

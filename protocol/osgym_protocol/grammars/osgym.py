@@ -57,7 +57,7 @@ def parse(output: Any, context: Context) -> Parsed:
             else:
                 to.add(at, action)
     if not len(to) and not to.ended:
-        raise to.refuse("there is no action in it")
+        raise to.refuse("the output has no action")
     return to.result()
 
 
@@ -92,7 +92,7 @@ def render(
     except UnreadableAction as exc:
         raise CannotRender(f"it would not be read: {exc.why}") from None
     if len(again.actions) != len(actions):
-        raise CannotRender("a typed text reads as further calls")
+        raise CannotRender("a typed text would be read as further calls")
     return made
 
 

@@ -47,7 +47,7 @@ def parse_string(text: str, *, words: bool = False) -> list[RawAction]:
         UnreadableAction: The text is not such a string; the message has the position.
     """
     if len(text) > MAX_TEXT_CHARS:
-        raise _refused(f"it has {len(text)} characters; at most {MAX_TEXT_CHARS} are taken")
+        raise _refused(f"it has {len(text)} characters; at most {MAX_TEXT_CHARS} are allowed")
     try:
         return _parse(text, words)
     except UnreadableAction as error:
@@ -96,7 +96,7 @@ def _split(body: str) -> list[tuple[str, str]]:
             raise _refused(f"{name}(...) is not closed")
         calls.append((name, body[start:end]))
         if len(calls) > MAX_ACTIONS:
-            raise _refused(f"it has more calls than {MAX_ACTIONS}; at most {MAX_ACTIONS} are taken")
+            raise _refused(f"the string has too many calls; at most {MAX_ACTIONS} are allowed")
         if _is_blank(body, end + 1):
             return calls
         joined = _JOIN.match(body, end + 1)
@@ -206,7 +206,7 @@ _NAMES = frozenset(
 def _no_action(name: str) -> str:
     meant = similar(name, _NAMES)
     hint = f"; did you mean {meant!r}" if meant is not None else ""
-    return f"there is no action {name[:60]!r}; there are {', '.join(sorted(_NAMES))}{hint}"
+    return f"unknown action {name[:60]!r}; valid actions: {', '.join(sorted(_NAMES))}{hint}"
 
 
 def _text(args: str) -> str:

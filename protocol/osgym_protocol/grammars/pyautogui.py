@@ -77,7 +77,7 @@ def read_source(output: Any, to: Builder, computer: bool) -> Parsed:
     if not isinstance(text, str):
         raise to.refuse("it must be text", read=shown(text))
     if len(text) > MAX_OUTPUT_CHARS:
-        raise to.refuse(f"it has {len(text)} characters; at most {MAX_OUTPUT_CHARS} are taken")
+        raise to.refuse(f"the output has {len(text)} characters; at most {MAX_OUTPUT_CHARS} are allowed")
     answer = after_thinking(text)
     if answer is None:
         raise to.refuse(UNCLOSED_THOUGHTS)
@@ -86,7 +86,7 @@ def read_source(output: Any, to: Builder, computer: bool) -> Parsed:
     reader.block(_tree(_code(text, to), to).body, 0)
     if not len(to) and not to.ended:
         where = "between the fences (```)" if "```" in text else "in it"
-        raise to.refuse(f"there is no action {where}")
+        raise to.refuse(f"the output has no action {where}")
     return to.result()
 
 
@@ -164,12 +164,12 @@ class _Reader:
                     self._assign(node, target, value)
                 case ast.With([ast.withitem(ast.Call() as call, None)], inner):
                     if depth >= _MAX_WITH_DEPTH:
-                        raise self._refuse(node, "with is nested too deep")
+                        raise self._refuse(node, "with statements are nested too deep")
                     self._hold(call, inner, depth)
                 case _:
                     what = type(node.value if isinstance(node, ast.Expr) else node).__name__
                     allowed = "calls of pyautogui and time.sleep, assignments, imports of these two"
-                    raise self._refuse(node, f"{what} is not read", allowed)
+                    raise self._refuse(node, f"{what} is not supported", allowed)
 
     def _refuse(self, node: ast.AST, why: str, allowed: str = "") -> Exception:
         return self._to.refuse(why, f"line {getattr(node, 'lineno', 0)}", allowed=allowed)
@@ -188,7 +188,7 @@ class _Reader:
                 self._values.names[name] = given
             case ast.Tuple(targets) | ast.List(targets) if isinstance(given, (tuple, list)):
                 if len(targets) != len(given) or not all(isinstance(one, ast.Name) for one in targets):
-                    raise self._refuse(node, "as many names as values must be assigned")
+                    raise self._refuse(node, "an assignment must have as many names as values")
                 for one, part in zip(targets, given, strict=True):
                     assert isinstance(one, ast.Name)
                     self._values.names[one.id] = part
@@ -202,7 +202,7 @@ class _Reader:
         """Read `with pyautogui.hold(keys):`."""
         position = f"line {call.lineno}"
         if self._calls.name(call) != "pyautogui.hold":
-            raise self._refuse(call, "only pyautogui.hold(...) can stand behind with")
+            raise self._refuse(call, "only pyautogui.hold(...) can follow with")
         keys = self._calls.keys_of(call, self._calls.arguments(call, FUNCTIONS["pyautogui.hold"]))
         for key in keys:
             self._to.add(position, {"op": "key_down", "key": key})

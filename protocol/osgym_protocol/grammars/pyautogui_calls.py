@@ -98,7 +98,7 @@ class Calls:
             return
         if name not in self._known or name == "pyautogui.hold":
             read = f"{name or ast.unparse(call.func)[:60]}(...)" if _short(call.func) else "a call"
-            raise self._refuse(call, f"{read} is not read{self._similar(call)}", self._allowed())
+            raise self._refuse(call, f"{read} is not supported{self._similar(call)}", self._allowed())
         given = self.arguments(call, self._known[name])
         kind = name.partition(".")[2]
         if kind == "terminate":
@@ -177,7 +177,7 @@ class Calls:
                     call, f"{name} has no argument {parameter[:40]!r}", ", ".join(parameters) or "none"
                 )
             if parameter in given:
-                raise self._refuse(call, f"{name} gets {parameter} twice")
+                raise self._refuse(call, f"{name} is given {parameter} twice")
             given[parameter] = None if parameter in _IGNORED else self._values.of(keyword.value)
         for timed in ("duration", "interval"):
             if given.get(timed) is not None:
@@ -227,7 +227,7 @@ class Calls:
         if "xOffset" not in given and "yOffset" not in given:
             at = self._point(call, given)
             if at is None:
-                raise self._refuse(call, "it must say where to: x and y")
+                raise self._refuse(call, "the call needs a destination: x and y")
             return at
         if self._pointer is None:
             raise self._refuse(call, "a relative move needs a point to start from, in a call before it")
@@ -265,7 +265,7 @@ class Calls:
             return "left"
         name = value.lower() if isinstance(value, str) else value
         if isinstance(name, (bool, float, list)) or name not in _BUTTONS:
-            raise self._refuse(call, f"there is no button {shown(value)}", "left, middle, right")
+            raise self._refuse(call, f"unknown button {shown(value)}", "left, middle, right")
         return _BUTTONS[name]
 
     def _key(self, call: ast.Call, given: Mapping[str, Any]) -> str:
@@ -294,7 +294,7 @@ class Calls:
     def _terminate(self, call: ast.Call, given: Mapping[str, Any]) -> None:
         status, answer = given.get("status", "success"), given.get("answer")
         if status not in ("success", "failure"):
-            raise self._refuse(call, f"there is no status {shown(status)}", "success, failure")
+            raise self._refuse(call, f"unknown status {shown(status)}", "success, failure")
         if answer is not None and not isinstance(answer, str):
             raise self._refuse(call, f"an answer must be text, not {shown(answer)}")
         position = f"line {call.lineno}"

@@ -71,7 +71,7 @@ class Values:
             case ast.Attribute() if self.name_of(node) in _CONSTANTS:
                 return _CONSTANTS[self.name_of(node)]
         raise self._refuse(
-            node, f"{type(node).__name__} is no value that is read", "literals, arithmetic, names"
+            node, f"{type(node).__name__} is not a supported value", "literals, arithmetic, names"
         )
 
     def _default(self) -> tuple[int, int]:
@@ -90,7 +90,7 @@ class Values:
     def _binary(self, node: ast.BinOp, op: ast.operator, left: Any, right: Any) -> Any:
         function = _ARITHMETIC.get(type(op))
         if function is None:
-            raise self._refuse(node, f"{type(op).__name__} is not computed", "+ - * / // %")
+            raise self._refuse(node, f"{type(op).__name__} is not a supported operator", "+ - * / // %")
         if isinstance(op, ast.Add) and isinstance(left, str) and isinstance(right, str):
             self._count(node, len(left) + len(right))
             return left + right
@@ -102,7 +102,7 @@ class Values:
         try:
             return self._bounded(node, function(left, right))
         except ZeroDivisionError:
-            raise self._refuse(node, "it divides by zero") from None
+            raise self._refuse(node, "the expression divides by zero") from None
 
     def _count(self, node: ast.expr, chars: int) -> None:
         """Count the characters of a text before it is made, and check the bound."""

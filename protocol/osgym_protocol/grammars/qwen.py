@@ -69,14 +69,14 @@ def parse(output: Any, context: Context) -> Parsed:
         for place, call in enumerate(given if isinstance(given, list) else [given]):
             _call(call, f"[{place}]" if isinstance(given, list) else "", to)
     if not to.calls:
-        raise to.refuse(f"there is no {_OPEN} in it")
+        raise to.refuse(f"the output has no {_OPEN}")
     return to.result()
 
 
 def _text(text: str, to: Builder) -> None:
     """Read the calls in a text, and collect the text around them."""
     if len(text) > MAX_OUTPUT_CHARS:
-        raise to.refuse(f"it has {len(text)} characters; at most {MAX_OUTPUT_CHARS} are taken")
+        raise to.refuse(f"the output has {len(text)} characters; at most {MAX_OUTPUT_CHARS} are allowed")
     around: list[str] = []
     if text.lstrip().startswith(_THINK) and _THOUGHT not in text:
         raise to.refuse(UNCLOSED_THOUGHTS)
@@ -124,7 +124,7 @@ def _call(call: Any, path: str, to: Builder) -> None:
         arguments = call
     else:
         if call.get("name") != TOOL:
-            raise to.refuse("this is another tool", f"{dot}name", shown(call.get("name")), TOOL)
+            raise to.refuse("unknown tool", f"{dot}name", shown(call.get("name")), TOOL)
         arguments = call.get("arguments")
         if isinstance(arguments, str):
             arguments = from_json(arguments, NAME, f"{dot}arguments")

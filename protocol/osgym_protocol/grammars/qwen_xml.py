@@ -37,7 +37,7 @@ def read_call(text: str, tool: str, texts: frozenset[str], position: str, to: Bu
     if opened is None:
         raise to.refuse("a call must begin with <function=NAME>", position, shown(text[:60]), _FORM)
     if opened.group(1).strip() != tool:
-        raise to.refuse("this is another tool", position, shown(opened.group(1)), tool)
+        raise to.refuse("unknown tool", position, shown(opened.group(1)), tool)
     arguments: dict[str, Any] = {}
     at = opened.end()
     while (named := _PARAMETER.match(text, at)) is not None:
@@ -47,7 +47,7 @@ def read_call(text: str, tool: str, texts: frozenset[str], position: str, to: Bu
             why = f"the parameter {shown(name)} is not closed"
             raise to.refuse(why, position, shown(text[named.start() :].strip()[:60]), _FORM)
         if name in arguments:
-            raise to.refuse(f"the parameter {shown(name)} is there twice", position)
+            raise to.refuse(f"the parameter {shown(name)} is given twice", position)
         value = text[named.end() : closed.start()]
         arguments[name] = (
             value.removeprefix("\n").removesuffix("\n")
@@ -57,5 +57,5 @@ def read_call(text: str, tool: str, texts: frozenset[str], position: str, to: Bu
         at = closed.end()
     if _FUNCTION_END.fullmatch(text, at) is None:
         rest = shown(text[at:].strip()[:60])
-        raise to.refuse("behind the parameters must come </function>", position, rest, _FORM)
+        raise to.refuse("</function> must follow the parameters", position, rest, _FORM)
     return {"name": tool, "arguments": arguments}

@@ -136,7 +136,7 @@ def smart_resize(
     Source: `smart_resize` of Qwen2-VL's image processor (transformers) and of UI-TARS' README_coordinates.
     """
     if min(width, height) < 1 or max(width, height) > 200 * min(width, height):
-        raise ValueError("a side is 0 or more than 200 times the other")
+        raise ValueError("a side is 0, or the sides differ by a factor of more than 200")
     new_width = max(factor, round(width / factor) * factor)
     new_height = max(factor, round(height / factor) * factor)
     if new_width * new_height > max_pixels:

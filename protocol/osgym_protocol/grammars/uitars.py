@@ -57,7 +57,7 @@ def parse(output: Any, context: Context) -> Parsed:
     if not isinstance(text, str):
         raise to.refuse("it must be text", read=shown(text))
     if len(text) > MAX_OUTPUT_CHARS:
-        raise to.refuse(f"it has {len(text)} characters; at most {MAX_OUTPUT_CHARS} are taken")
+        raise to.refuse(f"the output has {len(text)} characters; at most {MAX_OUTPUT_CHARS} are allowed")
     for token in _END_TOKENS:
         text = text.removesuffix(token)
     answer = after_thinking(text)
@@ -72,7 +72,7 @@ def parse(output: Any, context: Context) -> Parsed:
         _act(reader, call, to)
         at = call.end
     if not len(to) and not to.ended:
-        raise to.refuse("there is no action in it", allowed=", ".join(NAMES))
+        raise to.refuse("the output has no action", allowed=", ".join(NAMES))
     if thought and not to.texts:
         to.texts.append(thought)
     return to.result()
@@ -173,7 +173,7 @@ def render(
     if ending is not None:
         name = "call_user" if ending is Ending.ASK_USER else "finished"
         if ending is Ending.FAIL:
-            raise CannotRender("UI-TARS has no word for giving up but call_user")
+            raise CannotRender("UI-TARS can only give up by call_user")
         lines.append(f"{name}(content={quoted(text)})" if text else f"{name}()")
     return "Action: " + "\n\n".join(lines)
 
