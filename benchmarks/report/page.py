@@ -17,13 +17,12 @@ PAGE = ROOT / "docs" / "benchmarks.md"
 README = ROOT / "benchmarks" / "README.md"
 PICTURES = ROOT / "docs" / "benchmarks"
 HERE = Path(__file__).parent
-HEAD = """# Results, from their files
+HEAD = """# Results
 
-`make bench-report` writes this page from the files in [benchmarks/results](../benchmarks/results) and from
-nothing else; a test compares it with them. How to run them, and what was tried, is said
-[elsewhere](../benchmarks/README.md). Behind a median stands the 95 % interval of a bootstrap, then the number
-of samples. Most were measured on two virtualised cores beside other work: read ratios of one run before times
-of two.
+`make bench-report` writes this page from the [result files](../benchmarks/results), and a test compares them.
+[benchmarks/README.md](../benchmarks/README.md) says how to run the benchmarks and explains the results. Each
+median has the 95 % interval of a bootstrap. Most runs shared two virtualised cores with other work, so ratios
+within a run are more reliable than times.
 """
 
 
@@ -76,8 +75,8 @@ def about(kept: Any) -> str:
     told = kept.get("machine", kept) if isinstance(kept, Mapping) else {}
     told = told if isinstance(told, Mapping) else {"platform": told}
     words = []
-    if argv := kept.get("argv"):
-        words.append(f"`{' '.join(['python', '-m', _module(kept), *argv[1:]])}`")
+    if kept.get("argv"):
+        words.append(f"`{' '.join(_command(kept))}`")
     if "cpu" in told:
         words.append(f"{told['cpu']}, {told['cores']} cores, {told['ram_mib'] / 1024:.1f} GiB")
     elif "cpus" in told or "cores" in kept:
@@ -87,8 +86,16 @@ def about(kept: Any) -> str:
     if isinstance(load_before := told.get("load_before"), int | float):
         words.append(f"load before {load_before:.1f}")
     if not any(name in told for name in ("date", "cpu")):
-        words.append("the file says no more about machine and time")
-    return "; ".join(words) + "."
+        words.append("time and machine not recorded")
+    text = "; ".join(words) + "."
+    return text[0].upper() + text[1:]
+
+
+def _command(kept: Mapping[str, Any]) -> list[str]:
+    argv = kept["argv"]
+    if argv[0].startswith("-"):  # an example stores its options only
+        return ["python", kept["benchmark"], *argv]
+    return ["python", "-m", _module(kept), *argv[1:]]
 
 
 def _module(kept: Mapping[str, Any]) -> str:
@@ -133,12 +140,12 @@ def links(template: str) -> str:
 
 
 def claims() -> Iterator[str]:
-    yield "## The paper's claims, row by row\n"
+    yield "## The paper's claims\n"
     yield (
-        "The claims are those of the OSGym paper ([arXiv 2511.11672](https://arxiv.org/abs/2511.11672)), as "
-        "published: its system was not run here.\n"
+        "The left column has the published numbers of the OSGym paper "
+        "([arXiv 2511.11672](https://arxiv.org/abs/2511.11672)); its system was not run here.\n"
     )
-    yield "| the paper | here | conditions | where ours is less, or not the same |\n|---|---|---|---|"
+    yield "| the paper | here | conditions | shortcomings and differences |\n|---|---|---|---|"
     for row in table("claims")["row"]:
         cells = [filled(row[name]) for name in ("claim", "ours", "conditions", "worse")]
         cells[1] += f" ({links(' '.join(row.values()))})"
@@ -146,12 +153,11 @@ def claims() -> Iterator[str]:
     yield ""
 
 
-def headlines(prefix: str) -> str:
-    """Return the table of headlines. ``prefix`` is the path from its page to the result files."""
+def headlines() -> str:
+    """Return the table of the most important results."""
     lines = ["| what | measured | file |", "|---|---|---|"]
     for row in table("headlines")["row"]:
-        names = files_of(row["what"] + row["measured"])
-        shown = ", ".join(f"[{name}]({prefix}{name}.json)" for name in names)
+        shown = links(row["what"] + row["measured"])
         lines.append(f"| {filled(row['what'])} | {filled(row['measured'])} | {shown} |")
     return "\n".join(lines) + "\n"
 
@@ -162,7 +168,7 @@ def page() -> str:
     Raises:
         BadReference: A number of it is in no file.
     """
-    lines = [HEAD, *claims(), "## In short\n", headlines("../benchmarks/results/")]
+    lines = [HEAD, "## In short\n", headlines(), *claims()]
     for part in table("results")["part"]:
         lines.append(f"## {part['title']}\n")
         for one in part["result"]:

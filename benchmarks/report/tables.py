@@ -1,4 +1,4 @@
-"""Tables of benchmarks/README.md, each between its marks, and the figures of README.md."""
+"""Tables of benchmarks/README.md, each between its marks."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from benchmarks.report.expressions import BadReference, filled
-from benchmarks.report.page import headlines, table
+from benchmarks.report.page import table
 
 MARKED = re.compile(r"<!-- table ([\w-]+): `make bench-report` writes it -->\n.*?<!-- end -->", re.DOTALL)
 
@@ -46,7 +46,6 @@ def document(text: str) -> str:
         BadReference: Marks name a table that is not in tables.toml, or one of it has no marks.
     """
     texts = {one["name"]: written(one) for one in table("tables")["table"]}
-    texts["headlines"] = headlines("results/").rstrip()
     seen = set()
 
     def one(match: re.Match[str]) -> str:
