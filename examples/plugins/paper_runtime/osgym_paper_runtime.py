@@ -1,8 +1,8 @@
 """A runtime whose desktops are sheets of paper: each click leaves a dot, and nothing else happens.
 
 It shows everything that a runtime must bring: a kind that makes it, replicas with an address, and something
-that answers the guest protocol at that address (docs/protocol.md). `osgym host serve --runtime paper`
-serves it.
+that answers the guest protocol (docs/design/guest-protocol.md) at that address. `osgym host serve --runtime
+paper` serves it.
 """
 
 from __future__ import annotations
