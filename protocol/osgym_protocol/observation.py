@@ -63,7 +63,7 @@ class PreviousFrame(Message):
 
 @dataclass(frozen=True, slots=True)
 class Observation(Message):
-    """Meta of a frame, as the guest made it (docs/protocol.md, record meta of a step).
+    """Meta of a frame, as the guest made it (docs/protocol.md, Steps).
 
     `final` is present in the answer to `final`, and in that of a step that settled by `certain`.
     """
