@@ -1,12 +1,13 @@
 #!/usr/bin/env bash
 # Runs groups of tests, each in a process beside the others, since all wait for desktops and machines much of
-# the time; what failed beside the others is run once more alone, and named.
+# the time. A process that has run its own group takes files of the groups that are shared, so that all end at about
+# the same time. What failed beside the others is run once more alone, and named.
 #
 #   scripts/test.sh unit   most unit tests
 #   scripts/test.sh first  the same, with lint and the bakes of images beside them
 #   scripts/test.sh core   what `make test` runs after that
-#   scripts/test.sh slow   what `make test-all` adds first: the other unit tests, fuzzing, what takes minutes of
-#                          the API's contract; beside them a virtual machine is baked, booted and frozen
+#   scripts/test.sh slow   what `make test-all` adds first: the other unit tests, fuzzing, the rest of the API's
+#                          contract; beside them a virtual machine is baked, booted and frozen
 #   scripts/test.sh rest   what `make test-all` runs last
 #   scripts/test.sh ARGS   pytest with these arguments
 #
@@ -20,6 +21,10 @@ case $set_of_groups in
   unit | first | core | slow | rest) [ $# -eq 1 ] || { echo "scripts/test.sh: $1 takes no arguments" >&2; exit 2; } ;;
   *) exec "$python" -m pytest "$@" ;;
 esac
+
+other_files() { # folder, files to leave out; prints the other files of tests in the folder
+  find "$1" -name 'test_*.py' | sort | grep -vxFf <(printf '%s\n' "${@:2}") | tr '\n' ' '
+}
 
 # Unit tests of fleets, parsers and big samples take half of the time of all: they belong to the rest.
 slow_units=(tests/unit/test_{infra_*,fleet_*,families*,data_hostile,tasks_image_text,qemu_doors,bench_*}.py)
@@ -40,36 +45,39 @@ hosts+=(tests/integration/test_{remedies_*,tasks_browser,newcomer}.py)
 # Emulated machines, bakes, what calibrates desktops, and much of the SDK.
 machines=(tests/contract/runtimes tests/integration/test_{qemu_*,guest_frozen}.py)
 machines+=(tests/integration/test_{calibration,golden_image,image_bake}.py)
-# Here so that all groups take about as long.
 hosts+=(tests/integration/test_{a11y_trees,hostile_*,session_*}.py)
 machines+=(tests/integration/test_sdk_{agents*,batch,branching,data*,desktops,grammars,gym,policies,r*,sigterm}.py)
 machines+=(tests/integration/test_{policy_losses,survival,slow_guests}.py)
-elsewhere=("${core_api[@]}" tests/contract/runtimes)
-groups[slow]="tests/fuzz ${slow_units[*]} tests/contract ${elsewhere[*]/#/--ignore=}"
+groups[fleets]=${slow_units[*]}
+groups[contract]="tests/fuzz $(other_files tests/contract "${core_api[@]}" tests/contract/runtimes/*.py)"
 groups[hosts]=${hosts[*]}
 groups[machines]=${machines[*]}
 elsewhere=("${core_api[@]}" "${core_desktops[@]}" "${hosts[@]}" "${machines[@]}")
-groups[others]="tests/e2e tests/integration ${elsewhere[*]/#/--ignore=}"
+groups[others]="$(other_files tests/e2e "${elsewhere[@]}") $(other_files tests/integration "${elsewhere[@]}")"
 
 # Targets of the Makefile that run beside the tests: bakes wait for the disk and the archive of packages, and an
 # emulated machine, ten times slower than a real one, boots while nothing but unit tests runs.
-targets=()
+targets=() shared=()
 case $set_of_groups in
   unit) names=(unit) ;;
   first) names=(unit) targets=(lint images) ;;
-  core) names=(api desktops) ;;
-  slow) names=(slow) targets=(test-images) ;;
-  rest) names=(hosts machines others) ;;
+  core) names=(api desktops) shared=(api desktops) ;;
+  slow) names=(fleets contract) shared=(fleets contract) targets=(test-images) ;;
+  rest) names=(hosts machines others) shared=(others) ;;
 esac
 
 work=$(mktemp -d)
 declare -A pids
 trap 'kill "${pids[@]}" 2>/dev/null; rm -rf "$work"' EXIT
 run() { # name of the group, further arguments of pytest
-  local arguments
-  read -ra arguments <<<"${groups[$1]}"
-  "$python" -m pytest -o cache_dir="$work/$1" "${arguments[@]}" "${@:2}"
+  local arguments group words=${groups[$1]}
+  for group in "${shared[@]}"; do
+    [ "$group" = "$1" ] || words+=" ${groups[$group]}"
+  done
+  read -ra arguments <<<"$words"
+  "$python" -m pytest -p tests.support.shared_files -o cache_dir="$work/$1" "${arguments[@]}" "${@:2}"
 }
+first_run=(--durations=25 --taken="$work/taken")
 
 last=${names[-1]}
 beside() { # name, command
@@ -81,9 +89,9 @@ for target in "${targets[@]}"; do
   beside "$target" make --no-print-directory "$target"
 done
 for name in "${names[@]:0:${#names[@]}-1}"; do
-  beside "$name" run "$name" --durations=25
+  beside "$name" run "$name" "${first_run[@]}"
 done
-run "$last" --durations=25
+run "$last" "${first_run[@]}"
 declare -A statuses=([$last]=$?)
 for name in "${!pids[@]}"; do
   wait "${pids[$name]}"
