@@ -18,25 +18,25 @@ from osgym_host.tasks.registry import GETTERS, STEPS, Parameters
 
 HEAD = """# Setup steps, getters, metrics
 
-All that a task file can name, from the code: `osgym task reference` prints this page. What is not here is
-answered with `task_unsupported`, by name, and `osgym task check` says so before anything runs. Names and
-meanings are OSWorld's where OSWorld has them; [how a task is written](../tasks/README.md) says what is our
-own, and where a metric differs from OSWorld's on purpose.
+A task file may name these functions. `osgym task reference` prints this page from the code. Any other name is
+refused with `task_unsupported`; `osgym task check` reports that before anything runs. Names and meanings are
+those of OSWorld, if OSWorld has the function. [How a task is written](../tasks/README.md) lists OSGym's own
+functions, and metrics that differ from OSWorld's on purpose.
 
-A parameter with a value is optional, and the value is what it is without one."""
+A parameter shown with a value is optional, with that value as its default."""
 _STEPS = """## Setup steps
 
-`config`, before the episode begins, and `postconfig` of the evaluator, before it is scored:
-`{"type": name, "parameters": {…}}`. `{CLIENT_PASSWORD}`, `{SCREEN_WIDTH}`, `{SCREEN_HEIGHT}` and their halves
-(`{SCREEN_WIDTH_HALF}`) are filled in in commands."""
+Written as `{"type": name, "parameters": {…}}`. Steps of `config` run before the episode begins, steps of the
+evaluator's `postconfig` before it is scored. Commands may contain `{CLIENT_PASSWORD}`, `{SCREEN_WIDTH}`,
+`{SCREEN_HEIGHT}` and their halves (`{SCREEN_WIDTH_HALF}`), which the host fills in."""
 _GETTERS = """## Getters
 
-`result` and `expected` of the evaluator: `{"type": name, …}`, with the parameters beside `type`."""
+`result` and `expected` of the evaluator, written as `{"type": name, …}` with the parameters beside `type`."""
 _METRICS = """## Metrics
 
-`func` of the evaluator; `options` are given to it by name. *Result only*: there is no `expected`. A package
-stands where a metric needs one that a plain install has not: `pip install 'osgym-host[osworld]'` brings
-them all; Tesseract comes with `apt install tesseract-ocr`."""
+`func` of the evaluator names a metric, and `options` its arguments by name. *Result only* means that it takes
+no `expected`. Packages are listed if a plain installation lacks them: `pip install 'osgym-host[osworld]'`
+installs all of them, and `apt install tesseract-ocr` Tesseract."""
 _REFUSED = "## Refused by name"
 _ROLES = re.compile(r"``([^`]+)``")
 
@@ -55,7 +55,7 @@ def page() -> str:
         _METRICS,
         *_sections({n: (metric.function, _options(metric)) for n, metric in METRICS.items()}, "options"),
         _REFUSED,
-        "What needs something that no host has for itself, so that a task which names it never begins:",
+        "A task with one of these is refused before it begins, since it needs something that no host has:",
         "\n".join(refused),
     ]
     return "\n\n".join(parts) + "\n"
