@@ -66,7 +66,7 @@ def test_a_clone_of_a_set_up_is_as_good_as_the_set_up(host: HostProcess) -> None
 
 
 def test_what_one_clone_writes_no_other_sees_and_the_agent_stays_watched(host: HostProcess) -> None:
-    """Each has its own upper layer over the template's; a replaced guest agent scores nothing."""
+    """Each has its own upper layer over the template's; an agent whose files a policy changed earns it 0."""
     with Api(host) as api:
         api.close(made_or_skip(api, "made", WITH_FOLDER).meta)
         one, two = (api.create(WITH_FOLDER, f"hit-{n}").meta for n in range(2))
@@ -76,7 +76,7 @@ def test_what_one_clone_writes_no_other_sees_and_the_agent_stays_watched(host: H
         assert api.run(two, "cat ~/Desktop/own 2>/dev/null || echo absent") == ["absent"]
         api.run(one, "sudo sh -c 'echo >> /usr/lib/osgym/session'")
         answer = api.http.post(f"/v1/episodes/{one['episode_id']}/evaluate", json={"lease": one["lease"]})
-        assert answer.json().get("reward") is None, answer.text
+        assert (answer.json()["reward"], answer.json()["error_class"]) == (0.0, "policy"), answer.text
         for episode in (one, two):
             api.close(episode)
 
