@@ -3,8 +3,8 @@
 ``<folder>/<app>/<id>.json`` is a task in OSWorld's format; beside it ``<id>.oracle.json`` says how to
 solve it: ``{"notes", "oracle": [[action, …], …], "near": [[…], …]}``, one inner list for each step, or
 ``{"actions": […], "settle": "certain"}`` for one after which the next acts on the final screen only. An
-action may say ``"at": {"role", "name", "nth"}``, an element of the accessibility tree, in the place of
-``x`` and ``y``. The oracle earns 1.0; ``near`` is plausible, wrong, and earns 0.0.
+action may say ``"at": {"role", "name", "nth", "app"}``, an element of the accessibility tree, in the
+place of ``x`` and ``y``. The oracle earns 1.0; ``near`` is plausible, wrong, and earns 0.0.
 """
 
 from __future__ import annotations
@@ -100,7 +100,7 @@ def _step(value: Any) -> Step:
     if not isinstance(actions, list) or not all(isinstance(a, dict) and "op" in a for a in actions):
         raise ValueError("a way to act is a list of steps, each a list of actions with an op")
     if not all(is_target(action["at"]) for action in actions if "at" in action):
-        raise ValueError('"at" is {"role", "name"} and perhaps "nth", a number from 0')
+        raise ValueError('"at" is {"role", "name"} and perhaps "nth", a number from 0, and "app"')
     step = Step(actions)
     step.certain = certain
     return step

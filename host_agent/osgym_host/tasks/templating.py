@@ -30,6 +30,7 @@ REPEATABLE = frozenset(
         "execute_with_verification",
         "launch",
         "open",
+        "record_folder",
         "sleep",
         "upload_file",
     }

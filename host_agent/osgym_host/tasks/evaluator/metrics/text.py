@@ -148,6 +148,25 @@ def compare_answer(result: Argument, expected: Argument) -> Score:
     return compare_config(result, expected)
 
 
+@metric(accepts_empty=True)
+def check_text_lines(result: Argument, expected: Argument) -> Score:
+    """The file's lines are ``rules.lines``, by any line ends; with ``folders`` a slash after one is ignored.
+
+    A missing end of the last line, DOS line ends and a byte order mark are right as well.
+    """
+    rules = rules_of(expected)
+    got = as_text(result).removesuffix("\n").split("\n")
+    if rules.get("folders"):
+        got = [line.rstrip("/") if line.strip("/") else line for line in got]
+    wanted = list(rules["lines"]) or [""]
+    if got == wanted:
+        return Score(1.0)
+    number = next((n for n, pair in enumerate(zip(got, wanted, strict=False)) if pair[0] != pair[1]), None)
+    if number is None:
+        return differ("the number of lines", len(got), len(wanted))
+    return differ(f"line {number + 1}", got[number], wanted[number])
+
+
 @metric()
 def compare_text_file(
     result: Argument, expected: Argument, ignore_blanks: bool = False, ignore_case: bool = False
