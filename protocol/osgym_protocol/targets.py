@@ -1,8 +1,8 @@
 """Targets of scripts: elements of the accessibility tree by role and name, in place of fixed pixels.
 
-An action of a script may have `at` in place of `x` and `y`: `{"role", "name", "nth"}`. The player replaces it
-by pixels of the screen that it acts on; no host is ever sent an `at`. Spaces around a name are ignored: GTK
-pads those of menu items.
+An action of a script may have `at` in place of `x` and `y`: `{"role", "name", "nth", "app"}`. The player
+replaces it by pixels of the screen that it acts on; no host is ever sent an `at`. Spaces around a name are
+ignored: GTK pads those of menu items. With `app` only elements of the application of that name count.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from typing import Any, Protocol
 LOOK_S = 20.0
 """Time within which an element must appear on a busy machine; it is looked for at least twice."""
 _AGAIN_S = 0.2
+_APPLICATION = "application"
 
 
 class Node(Protocol):
@@ -52,17 +53,32 @@ def placed(
 def place_in(nodes: Iterable[Node]) -> Callable[[Mapping[str, Any]], tuple[int, int]]:
     """Return a function that finds the middle of a target among elements.
 
+    Args:
+        nodes: Elements of a tree, each before its children.
+
     Raises:
         TargetMissing: By that function, for a target that is not visible.
     """
-    shown = [node for node in nodes if node.box is not None and node.box[2] > 0 and node.box[3] > 0]
+    shown: list[tuple[str, Node]] = []
+    app = ""
+    for node in nodes:  # each before its children
+        if node.role == _APPLICATION:
+            app = node.name.strip()
+        if node.box is not None and node.box[2] > 0 and node.box[3] > 0:
+            shown.append((app, node))
 
     def place(target: Mapping[str, Any]) -> tuple[int, int]:
         nth = target.get("nth", 0)
         role, name = target["role"], target["name"].strip()
-        found = [node for node in shown if node.role == role and node.name.strip() == name]
+        found = [
+            node
+            for app, node in shown
+            if node.role == role and node.name.strip() == name and target.get("app", app) == app
+        ]
         if len(found) <= nth:
-            raise TargetMissing(f"no {target['role']} {target['name']!r} (number {nth}) is on the screen")
+            where = f" of {target['app']}" if "app" in target else ""
+            what = f"{target['role']} {target['name']!r}{where} (number {nth})"
+            raise TargetMissing(f"no {what} is on the screen")
         box = found[nth].box
         assert box is not None
         return box[0] + box[2] // 2, box[1] + box[3] // 2
@@ -104,8 +120,9 @@ def is_target(value: Any) -> bool:
     """Return whether a value is valid as an action's `at`."""
     return (
         isinstance(value, Mapping)
-        and value.keys() <= {"role", "name", "nth"}
+        and value.keys() <= {"role", "name", "nth", "app"}
         and all(isinstance(value.get(key), str) for key in ("role", "name"))
+        and isinstance(value.get("app", ""), str)
         and type(value.get("nth", 0)) is int
         and value.get("nth", 0) >= 0
     )

@@ -5,6 +5,9 @@ from __future__ import annotations
 import io
 import itertools
 import json
+import os
+import subprocess
+import sys
 import time
 from functools import cache
 from pathlib import Path
@@ -30,6 +33,7 @@ from osgym_tasks import (
     Family,
     Split,
     UnknownFamily,
+    kept,
     proved_instances,
     sample,
     split_of,
@@ -46,6 +50,16 @@ SEEDS = range(12)
 SCREEN = (1920, 1080)
 FEW = ["edit.lines", "files.move_rule", "term.count", "term.csv_report", "term.find_replace", "term.modes"]
 """For what is not about families: quickly made, and no more of them whatever is added."""
+DIGESTS = """
+import hashlib, json
+from osgym_tasks import FAMILIES, LEVELS
+def digest(one):
+    text = json.dumps([one.task, one.ways.oracle, one.ways.right, one.ways.near])
+    return hashlib.sha256(text.encode()).hexdigest()
+made = ([family.make(seed, level) for seed in range(3)] for family in FAMILIES.values() for level in LEVELS)
+print(json.dumps({f"{some[0].family} {some[0].level}": [*map(digest, some)] for some in made}))
+"""
+"""Program that prints digests of instances."""
 every_family = pytest.mark.parametrize("family", FAMILIES.values(), ids=FAMILIES)
 
 
@@ -83,12 +97,13 @@ def test_instances_are_textsthat_a_host_takes(family: Family) -> None:
     for level, seed in itertools.product(LEVELS, SEEDS):
         instance = made(family.name, seed, level)
         parse_task(instance.task)
-        ways = [instance.ways.oracle, *instance.ways.near.values()]
+        right = [instance.ways.oracle, *instance.ways.right.values()]
+        ways = [*right, *instance.ways.near.values()]
         assert len({json.dumps(way) for way in ways}) == len(ways) > 1
         given_up = instance.task["evaluator"]["func"] == "infeasible"
         assert instance.ways.oracle[-1] == (FAIL if given_up else DONE)
         for way in ways:
-            assert way[-1] == DONE or way is instance.ways.oracle
+            assert way[-1] == DONE or way in right
             for step in way[:-1]:
                 parse_actions(placed(step, lambda target: (1, 1)), SCREEN)
 
@@ -107,6 +122,35 @@ def test_levels_rise_in_what_there_is_to_look_through(family: Family) -> None:
     assert all(low <= high for low, high in itertools.pairwise(actions)), actions
 
 
+def test_the_hash_seed_of_python_changes_nothing() -> None:
+    """No family draws in the order of a set, which is another one in each process."""
+    digests = []
+    for hash_seed in ("1", "2"):
+        env = {**os.environ, "PYTHONHASHSEED": hash_seed}
+        argv = [sys.executable, "-c", DIGESTS]
+        done = subprocess.run(argv, env=env, capture_output=True, text=True, check=True)
+        digests.append(json.loads(done.stdout))
+    one, other = digests
+    assert [name for name in one if one[name] != other[name]] == []
+    assert len(one) == len(FAMILIES) * len(LEVELS)
+
+
+def test_the_rest_of_the_home_is_recorded_and_compared() -> None:
+    """For a family that says what its task changes, as the last step and the last check."""
+    instance = made("term.count", 0, 1)
+    task = instance.task
+    assert task["config"][-1]["type"] == "record_folder"
+    assert [part[-1] for part in (task["evaluator"][key] for key in ("func", "result", "expected"))] == [
+        "check_folder_kept",
+        {"type": "folder_record", "folder": "/home/user"},
+        {"type": "cache_file", "path": task["config"][-1]["parameters"]["dest"]},
+    ]
+    assert task["evaluator"]["options"][-1] == {"may_change": [instance.named["answer"]]}
+    assert instance.ways.near[kept.NEAR][: len(instance.ways.oracle) - 1] == instance.ways.oracle[:-1]
+    with pytest.raises(ValueError, match="made by every"):
+        kept.recorded({**task, "evaluator": {"func": "infeasible"}}, ())
+
+
 def test_targets_are_found_on_the_screen() -> None:
     """By role and name, of those that show; what is not there is named."""
     nodes = [
@@ -119,8 +163,13 @@ def test_targets_are_found_on_the_screen() -> None:
     step = [{"op": "wait", "duration_ms": 1}, click("push-button", "OK", nth=1, count=2)]
     assert has_targets([step]) and not has_targets([[key("a")]])
     assert placed(step, place_in(nodes)) == [step[0], {"op": "click", "x": 120, "y": 25, "count": 2}]
-    for wrong in (click("push-button", "OK", nth=2), click("label", "Ok")):
-        with pytest.raises(TargetMissing, match=r"no .* shows"):
+    nodes = [A11yNode("application", "galculator"), *nodes, A11yNode("application", "mousepad"), *nodes]
+    places = placed([click("label", "OK", app="mousepad"), click("label", "OK", nth=1)], place_in(nodes))
+    assert places[0] == places[1] == {"op": "click", "x": 2, "y": 2}
+    with pytest.raises(TargetMissing, match="'OK' of pcmanfm"):
+        placed([click("label", "OK", app="pcmanfm")], place_in(nodes))
+    for wrong in (click("push-button", "OK", nth=4), click("label", "Ok")):
+        with pytest.raises(TargetMissing, match=r"no .* is on the screen"):
             placed([wrong], place_in(nodes))
 
 
@@ -234,7 +283,7 @@ def test_a_record_is_gone_on_with(tmp_path: Path) -> None:
     assert read_record(path, "a") == []
     instance = FAMILIES["edit.lines"].make(0, 2)
     rewards = {trial.way: trial.wanted for trial in trials_of(instance)}
-    assert list(rewards.values()).count(1.0) == 2
+    assert list(rewards.values()).count(1.0) == 2 + len(instance.ways.right)
     rows = [
         Outcome("a", "edit.lines", 0, 2, instance.name, way, wanted, wanted, "", 3, 1.5)
         for way, wanted in rewards.items()

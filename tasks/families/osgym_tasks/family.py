@@ -9,10 +9,11 @@ import hashlib
 import json
 import random
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+from osgym_tasks import kept
 from osgym_tasks.variation import checked, varied
 
 LEVELS = (1, 2, 3, 4, 5)
@@ -28,10 +29,12 @@ class Ways:
     Attributes:
         oracle: Steps that earn 1.0.
         near: Near misses by name, plausible and wrong: each earns 0.0.
+        right: Other ways to solve it by name: each earns 1.0.
     """
 
     oracle: Steps
     near: Mapping[str, Steps]
+    right: Mapping[str, Steps] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,6 +46,8 @@ class Draft:
         named: Values that the evaluator checks, as the instruction must have them.
         config: Set-up steps in OSWorld's format.
         evaluator: Evaluator in OSWorld's format.
+        changes: Absolute paths that the task may change, each with all below it. All else in the home must
+            stay as the set-up made it (`osgym_tasks.kept`). None leaves the home unchecked.
     """
 
     wordings: Sequence[str]
@@ -50,6 +55,7 @@ class Draft:
     config: list[dict[str, Any]]
     evaluator: dict[str, Any]
     ways: Ways
+    changes: Sequence[str] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -159,7 +165,11 @@ class Family:
             chosen_variations,
             lambda name: dice_of(f"{self.name}:{name}", self.version, seed, level),
         )
-        return Instance(self.name, seed, level, made.named, task, made.ways, chosen_variations)
+        ways = made.ways
+        if made.changes is not None:
+            task = kept.recorded(task, made.changes)
+            ways = replace(ways, near={**ways.near, kept.NEAR: kept.with_losses(ways.oracle)})
+        return Instance(self.name, seed, level, made.named, task, ways, chosen_variations)
 
 
 def dice_of(family: str, version: int, seed: int, level: int) -> random.Random:

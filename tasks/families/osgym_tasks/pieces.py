@@ -6,6 +6,7 @@ import base64
 import hashlib
 import shlex
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 HOME = "/home/user"
@@ -72,13 +73,25 @@ def vm_file(path: str) -> dict[str, Any]:
     return {"type": "vm_file", "path": path, "dest": path.rpartition("/")[2]}
 
 
+@dataclass(frozen=True, slots=True)
+class Kept:
+    """Output that a set-up step kept under this name, in place of rules."""
+
+    name: str
+
+
 def every(*checks: tuple[str, Mapping[str, Any], Any]) -> dict[str, Any]:
-    """Check that all of these hold: a metric, the getter of its result, and its rules."""
+    """Check that all of these hold: a metric, the getter of its result, and its rules or a `Kept` output."""
     return {
         "func": [func for func, _, _ in checks],
         "conj": "and",
         "result": [dict(getter) for _, getter, _ in checks],
-        "expected": [{"type": "rule", "rules": rules} for _, _, rules in checks],
+        "expected": [
+            {"type": "cache_file", "path": rules.name}
+            if isinstance(rules, Kept)
+            else {"type": "rule", "rules": rules}
+            for _, _, rules in checks
+        ],
     }
 
 
@@ -90,6 +103,17 @@ def output_check(argv: Sequence[str], text: str) -> tuple[str, dict[str, Any], d
 def outputs(expected: Mapping[tuple[str, ...], str]) -> dict[str, Any]:
     """Check that all of these commands print these texts in the end, byte for byte."""
     return every(*(output_check(argv, text) for argv, text in expected.items()))
+
+
+def text_check(path: str, text: str, *, folders: bool = False) -> tuple[str, dict[str, Any], dict[str, Any]]:
+    """Return the check, for `every`, that a file has these lines; their line ends do not count.
+
+    Args:
+        text: Lines, each with its end.
+        folders: Ignore slashes at the ends of lines, which are paths of folders.
+    """
+    rules: dict[str, Any] = {"lines": text.removesuffix("\n").split("\n")}
+    return "check_text_lines", vm_file(path), {**rules, "folders": True} if folders else rules
 
 
 def tree_check(root: str, files: Mapping[str, str | bytes]) -> tuple[str, dict[str, Any], dict[str, Any]]:

@@ -12,13 +12,15 @@ from osgym_sdk.targets import Node, TargetMissing, has_targets, place_in, placed
 __all__ = ["Node", "TargetMissing", "click", "has_targets", "place_in", "placed", "placed_on", "reaching"]
 
 
-def click(role: str, name: str, *, nth: int = 0, **also: Any) -> dict[str, Any]:
+def click(role: str, name: str, *, nth: int = 0, app: str | None = None, **also: Any) -> dict[str, Any]:
     """Click the middle of an element.
 
     Args:
         role: Role in the tree (`push-button`, `menu-item`, `entry`).
         name: Whole name.
         nth: Index among several, in the order of the tree.
+        app: Application that has it; None: any.
         also: Further fields of the action, such as `count=2`.
     """
-    return {"op": "click", "at": {"role": role, "name": name, "nth": nth}, **also}
+    at = {"role": role, "name": name, "nth": nth}
+    return {"op": "click", "at": at if app is None else {**at, "app": app}, **also}

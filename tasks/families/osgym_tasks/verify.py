@@ -1,4 +1,4 @@
-"""Proof of instances on real desktops: the oracle earns 1.0, twice; nothing and each near miss earn 0.0.
+"""Proof of instances on real desktops: the oracle, twice, and other right ways earn 1.0, all others 0.0.
 
 One episode is one line of a record. Trials that the record has are not run again.
 """
@@ -54,6 +54,7 @@ def trials_of(instance: Instance) -> list[Trial]:
     return [
         *(oracle_of(instance, number) for number in (1, 2)),
         nothing_in(instance, "nothing"),
+        *(Trial(instance, f"right: {name}", steps, 1.0) for name, steps in instance.ways.right.items()),
         *(Trial(instance, f"near: {name}", steps, 0.0) for name, steps in instance.ways.near.items()),
     ]
 
@@ -144,7 +145,7 @@ def _task_of(trial: Trial, number: int) -> dict[str, Any]:
     """Return the task of a trial. All trials of an instance share a set-up, and so a task template."""
     instance = trial.instance
     task = {**instance.task, _MARK: number, "osgym": {**instance.task["osgym"], "seed": instance.seed}}
-    ways = (trial.steps, instance.ways.oracle, *instance.ways.near.values())
+    ways = (trial.steps, instance.ways.oracle, *instance.ways.right.values(), *instance.ways.near.values())
     return reaching(task) if any(map(has_targets, ways)) else task
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 
 from osgym_tasks.family import Draft, Family, Steps, Ways
-from osgym_tasks.pieces import DONE, HOME, launch, line, outputs, upload
+from osgym_tasks.pieces import DONE, HOME, every, launch, line, text_check, upload
 
 _LINES = {1: 20, 2: 40, 3: 60, 4: 90, 5: 120}
 _FILES = {1: 1, 2: 1, 3: 1, 4: 2, 5: 3}
@@ -45,8 +45,6 @@ def _draft(dice: random.Random, level: int) -> Draft:
         near["one condition forgotten"] = _ways(exact, answer)
     if len(names) > 1:
         near["one log forgotten"] = _ways(f"grep -hw {word} {names[0]}{narrow}", answer)
-    expected: dict[tuple[str, ...], str] = {("cat", f"{HOME}/{answer}"): f"{count}\n"}
-    expected |= {("cat", f"{HOME}/{name}"): text for name, text in logs.items()}
     said = " and ".join(f"{HOME}/{name}" for name in names)
     return Draft(
         _WORDINGS,
@@ -55,8 +53,13 @@ def _draft(dice: random.Random, level: int) -> Draft:
             upload({f"{HOME}/{name}": text for name, text in logs.items()}),
             *launch("Terminal", "xfce4-terminal", "--geometry=100x30+200+120"),
         ],
-        outputs(expected),
-        Ways(_ways(f"{exact}{narrow}", answer), near),
+        every(text_check(f"{HOME}/{answer}", f"{count}\n")),
+        Ways(
+            _ways(f"{exact}{narrow}", answer),
+            near,
+            right={"no last line end": [line(f"printf %s $({exact}{narrow} | wc -l) > {answer}"), DONE]},
+        ),
+        changes=(f"{HOME}/{answer}",),
     )
 
 
@@ -76,4 +79,4 @@ def _ways(command: str, answer: str) -> Steps:
     return [line(f"{command} | wc -l > {answer}"), line(f"cat {answer}"), DONE]
 
 
-FAMILY = Family("term.count", 1, _draft, ("xfce4-terminal",))
+FAMILY = Family("term.count", 2, _draft, ("xfce4-terminal",))

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import random
 
-from osgym_tasks.desk import home, shell_output, terminal
+from osgym_tasks.desk import home, terminal
 from osgym_tasks.family import Draft, Family, Steps, Ways
-from osgym_tasks.pieces import DONE, every, execute, line, output_check
+from osgym_tasks.pieces import DONE, every, execute, line, text_check
 
 _FOLDERS = (
     "archive",
@@ -70,16 +70,16 @@ def _draft(dice: random.Random, level: int) -> Draft:
         near["the largest last"] = _ways(f"{command} {pick} | head -{most} | tac > {answer}", answer)
     rows = "".join(f"{size} {path}\\n" for path, size in sizes.items())
     make = 'while read -r size path; do mkdir -p "${path%/*}"; head -c "$size" /dev/zero > "$path"; done'
-    listed = sorted(f"{path} {size}\n" for path, size in sizes.items())
+    right = {
+        "a slash after folders": _ways(f"{command} | sort -nr | cut -f2 | head -{most} > {answer}", answer)
+    }
     return Draft(
         _WORDINGS,
         {"what": what, "form": form, "answer": answer, "root": root},
         [execute("bash", "-c", f"printf '{rows}' | {make}"), *terminal()],
-        every(
-            output_check(("sed", "-e", "$a\\", answer), "".join(f"{path}\n" for path in ranked[:most])),
-            shell_output(f"find {root} -type f -printf '%p %s\\n' | LC_ALL=C sort", "".join(listed)),
-        ),
-        Ways(_ways(f"{command} {pick} | head -{most} > {answer}", answer), near),
+        every(text_check(answer, "".join(f"{path}\n" for path in ranked[:most]), folders=by_folder)),
+        Ways(_ways(f"{command} {pick} | head -{most} > {answer}", answer), near, right if by_folder else {}),
+        changes=(answer,),
     )
 
 
@@ -103,4 +103,4 @@ def _ways(command: str, answer: str) -> Steps:
     return [line(command), line(f"cat {answer}"), DONE]
 
 
-FAMILY = Family("term.disk_usage", 1, _draft, ("xfce4-terminal",))
+FAMILY = Family("term.disk_usage", 2, _draft, ("xfce4-terminal",))

@@ -81,6 +81,7 @@ def _draft(dice: random.Random, level: int) -> Draft:
         ],
         tree_outputs(root, after),
         Ways(_ways(f"{chosen} {sed}"), near),
+        changes=[f"{root}/{path}" for path in listed if after[path] != before[path]],
     )
 
 
@@ -98,4 +99,4 @@ def _ways(command: str) -> Steps:
     return [line(command), DONE]
 
 
-FAMILY = Family("term.find_replace", 1, _draft, ("xfce4-terminal",))
+FAMILY = Family("term.find_replace", 2, _draft, ("xfce4-terminal",))

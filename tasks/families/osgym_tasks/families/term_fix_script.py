@@ -86,9 +86,9 @@ def _draft(dice: random.Random, level: int) -> Draft:
         [upload({program: _source(parts, places), sample: _lines(shown)}), *terminal()],
         every(
             *(shell_output(_trial(program, one), _figures(parts, one)) for one in (shown, *hidden)),
-            shell_output(f"cat {sample}", _lines(shown)),
         ),
         Ways([*_edit(program, mend), *_run(program, sample)], near),
+        changes=(program,),
     )
 
 
@@ -127,4 +127,4 @@ def _run(program: str, sample: str) -> Steps:
     return [line(f"python3 {program} {sample}"), DONE]
 
 
-FAMILY = Family("term.fix_script", 1, _draft, ("xfce4-terminal",))
+FAMILY = Family("term.fix_script", 2, _draft, ("xfce4-terminal",))

@@ -77,6 +77,7 @@ def _draft(dice: random.Random, level: int) -> Draft:
             ),
         ),
         Ways(_ways(links, {name: newest[name] for name in names}), near),
+        changes=[f"{links}/{name}" for name in names],
     )
 
 
@@ -95,4 +96,4 @@ def _ways(links: str, targets: dict[str, str]) -> Steps:
     ]
 
 
-FAMILY = Family("term.links", 1, _draft, ("xfce4-terminal",))
+FAMILY = Family("term.links", 2, _draft, ("xfce4-terminal",))

@@ -7,7 +7,7 @@ from collections import Counter
 
 from osgym_tasks.desk import home, sentence, terminal
 from osgym_tasks.family import Draft, Family, Steps, Ways
-from osgym_tasks.pieces import DONE, line, outputs, upload
+from osgym_tasks.pieces import DONE, every, line, text_check, upload
 
 _LINES = {1: 15, 2: 30, 3: 50, 4: 80, 5: 120}
 _USERS = ("anna", "bilal", "chen", "dora", "emeka", "fatima", "goran", "hana", "ivo", "jana", "kofi", "lena")
@@ -69,8 +69,13 @@ def _draft(dice: random.Random, level: int) -> Draft:
         _WORDINGS,
         {"answer": answer, "logs": where, "what": form},
         [upload(logs), *terminal()],
-        outputs({("cat", path): text for path, text in {**logs, answer: text}.items()}),
-        Ways(_ways([*steps, order], answer), near),
+        every(text_check(answer, text)),
+        Ways(
+            _ways([*steps, order], answer),
+            near,
+            right={"no last line end": _ways([*steps, order, "head -c -1"], answer)},
+        ),
+        changes=(answer,),
     )
 
 
@@ -105,4 +110,4 @@ def _ways(pipe: list[str], answer: str) -> Steps:
     return [line(f"{' | '.join(pipe)} > {answer}"), line(f"cat {answer}"), DONE]
 
 
-FAMILY = Family("term.log_extract", 1, _draft, ("xfce4-terminal",))
+FAMILY = Family("term.log_extract", 2, _draft, ("xfce4-terminal",))

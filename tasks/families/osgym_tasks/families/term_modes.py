@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 
 from osgym_tasks.family import Draft, Family, Steps, Ways
-from osgym_tasks.pieces import DONE, HOME, execute, launch, line, outputs, upload
+from osgym_tasks.pieces import DONE, HOME, every, execute, launch, line, output_check, tree_check, upload
 
 _FILES = {1: 4, 2: 8, 3: 12, 4: 20, 5: 30}
 _FOLDERS = {1: (".",), 2: (".", "old"), 3: (".", "old", "lib"), 4: (".", "old", "lib", "lib/more")}
@@ -41,6 +41,7 @@ def _draft(dice: random.Random, level: int) -> Draft:
     listed = sorted(path.removeprefix("./") for path in paths)
     chosen = [path for path in listed if path.endswith(f".{ending}")]
     tree = "".join(sorted(f"{path} {mode if path in chosen else _BEFORE}\n" for path in listed))
+    texts = {path: f"# {path}\n" for path in listed}
     kinds = "".join(sorted(f"{folder} 755\n" for folder in folders if folder != "."))
     show = "find . -type {} -mindepth 1 -printf '%P %m\\n' | LC_ALL=C sort"
     look = f"cd {root} && {show}"
@@ -49,24 +50,26 @@ def _draft(dice: random.Random, level: int) -> Draft:
         "a file forgotten": _ways(f"find {root} -type f -name '*.{ending}' ! -name 'first.*'"
                                   f" -exec chmod {mode} {{}} +"),
     }  # fmt: skip
+    right = f"find {root} -type f -name '*.{ending}' -exec chmod {mode} {{}} +"
+    near["the content lost"] = [line(f"truncate -s 0 {root}/second.{ending}"), *_ways(right)]
     if len(folders) > 1:
         near["subfolders forgotten"] = _ways(f"chmod {mode} {root}/*.{ending}")
     return Draft(
         _WORDINGS,
         {"root": root, "ending": f".{ending}", "mode": mode},
         [
-            upload({f"{root}/{path}": f"# {path}\n" for path in listed}),
+            upload({f"{root}/{path}": text for path, text in texts.items()}),
             execute("find", root, "-type", "d", "-exec", "chmod", "755", "{}", "+"),
             execute("find", root, "-type", "f", "-exec", "chmod", _BEFORE, "{}", "+"),
             *launch("Terminal", "xfce4-terminal", "--geometry=100x30+200+120"),
         ],
-        outputs(
-            {
-                ("bash", "-c", look.format("f")): tree,
-                ("bash", "-c", look.format("d")): kinds,
-            }
+        every(
+            output_check(("bash", "-c", look.format("f")), tree),
+            output_check(("bash", "-c", look.format("d")), kinds),
+            tree_check(root, texts),
         ),
-        Ways(_ways(f"find {root} -type f -name '*.{ending}' -exec chmod {mode} {{}} +"), near),
+        Ways(_ways(right), near),
+        changes=[f"{root}/{path}" for path in chosen],
     )
 
 
@@ -74,4 +77,4 @@ def _ways(command: str) -> Steps:
     return [line(command), DONE]
 
 
-FAMILY = Family("term.modes", 1, _draft, ("xfce4-terminal",))
+FAMILY = Family("term.modes", 2, _draft, ("xfce4-terminal",))

@@ -6,7 +6,7 @@ import random
 
 from osgym_tasks.desk import home, sentence, shell_output, terminal
 from osgym_tasks.family import Draft, Family, Steps, Ways
-from osgym_tasks.pieces import DONE, every, line, upload
+from osgym_tasks.pieces import DONE, Kept, every, line, upload
 
 _COUNT = {1: 2, 2: 4, 3: 6, 4: 8, 5: 10}
 _NAMES = ("worker", "sender", "poller", "mirror", "indexer", "watcher")
@@ -45,7 +45,7 @@ def _draft(dice: random.Random, level: int) -> Draft:
         arguments = [f"--queue {name} --region {place}" for name in queues for place in places]
         wanted = [arguments[0]] if level == 4 else [arguments[0], arguments[4]]
         arguments = [*wanted, arguments[1], arguments[6], *arguments[2:4], *arguments[7:]][: _COUNT[level]]
-    arguments = sorted(set(arguments[: _COUNT[level]]), key=lambda text: (dice.random(), text))
+    arguments = dice.sample(list(dict.fromkeys(arguments[: _COUNT[level]])), _COUNT[level])
     left = sorted(f"python3 {program} {text}\n" for text in arguments if text not in wanted)
     start = "; ".join(f"python3 {program} {text} &" for text in arguments).replace("&;", "&")
     pattern = program.replace(".", "[.]")
@@ -57,6 +57,10 @@ def _draft(dice: random.Random, level: int) -> Draft:
         near["twins too"] = _ways([f"pkill -f -- '{text.partition(' --region')[0]}'" for text in wanted])
     if len(wanted) > 1:
         near["one forgotten"] = _ways([_kill(wanted[0])])
+    others = [text for text in arguments if text not in wanted]
+    again = "".join(f"setsid python3 {program} {text} >/dev/null 2>&1 & " for text in others)
+    near["all ended, the others started again"] = _ways([f"pkill -f {program}; {again}"])
+    pids = f"pgrep -af '^python3 {pattern} ' | grep -vE -- '({'|'.join(wanted)})$' | LC_ALL=C sort"
     which = sentence(f'the process with the arguments "{text}"' for text in wanted)
     return Draft(
         _WORDINGS,
@@ -71,13 +75,15 @@ def _draft(dice: random.Random, level: int) -> Draft:
                     "until": {"returncode": 0},
                 },
             },
+            {"type": "execute", "parameters": {"command": ["bash", "-c", pids], "stdout": "others"}},
             *terminal(),
         ],
         every(
             shell_output(f"ps -eo args= | grep '^python3 {pattern} ' | LC_ALL=C sort", "".join(left)),
-            shell_output(f"cat {program}", _SOURCE),
+            ("literal_match", {"type": "vm_command_line", "command": ["bash", "-c", pids]}, Kept("others")),
         ),
         Ways(_ways([_kill(text) for text in wanted]), near),
+        changes=(),
     )
 
 
@@ -89,4 +95,4 @@ def _ways(commands: list[str]) -> Steps:
     return [*map(line, commands), line("ps -eo args | grep -c queue"), DONE]
 
 
-FAMILY = Family("term.process", 1, _draft, ("xfce4-terminal",))
+FAMILY = Family("term.process", 2, _draft, ("xfce4-terminal",))

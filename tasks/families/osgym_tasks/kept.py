@@ -1,0 +1,49 @@
+"""The check that a task's end leaves the rest of the home as the set-up made it, and its near miss.
+
+The set-up's last step records the home, and the check compares it with the record (`check_folder_kept`). What
+programs write by themselves is excepted in `osgym_host.tasks.evaluator.metrics.folders`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from osgym_tasks.pieces import DONE, HOME, key, line
+
+NEAR = "other files lost"
+"""Name of the near miss."""
+_RECORD = "home"
+
+
+def recorded(task: Mapping[str, Any], changes: Sequence[str]) -> dict[str, Any]:
+    """Return the task with the record at the end of its set-up and the check at the end of its evaluator.
+
+    Args:
+        changes: Absolute paths that the task may change, each with all below it.
+
+    Raises:
+        ValueError: The evaluator is not one of `pieces.every`.
+    """
+    evaluator = task["evaluator"]
+    if not isinstance(evaluator["func"], list) or evaluator["conj"] != "and":
+        raise ValueError(f"the check of {task['id']} must be made by every()")
+    record = {"type": "record_folder", "parameters": {"folder": HOME, "dest": _RECORD}}
+    options = evaluator.get("options", [{} for _ in evaluator["func"]])
+    return {
+        **task,
+        "config": [*task["config"], record],
+        "evaluator": {
+            **evaluator,
+            "func": [*evaluator["func"], "check_folder_kept"],
+            "result": [*evaluator["result"], {"type": "folder_record", "folder": HOME}],
+            "expected": [*evaluator["expected"], {"type": "cache_file", "path": _RECORD}],
+            "options": [*options, {"may_change": list(changes)}],
+        },
+    }
+
+
+def with_losses(oracle: list[list[dict[str, Any]]]) -> list[list[dict[str, Any]]]:
+    """Return the oracle's steps, followed by the loss of files that no task mentions, in a new terminal."""
+    lose = [[key("ctrl", "alt", "t")], line(f"rm -r {HOME}/.config {HOME}/.bash_logout"), DONE]
+    return [*oracle[:-1], *lose]
