@@ -17,11 +17,7 @@ if TYPE_CHECKING:
 
 
 def dataset_module() -> Any:
-    """Import `osgym_sdk.data`.
-
-    Raises:
-        click.ClickException: The SDK's extra `data` is not installed.
-    """
+    """Import `osgym_sdk.data`. Raises click.ClickException if the SDK's extra `data` is not installed."""
     try:
         return importlib.import_module("osgym_sdk.data")
     except ImportError as error:

@@ -26,11 +26,7 @@ class Hosts:
     token: str | None = field(default=None, repr=False)
 
     def client(self) -> AsyncClient:
-        """Make a client of the SDK.
-
-        Raises:
-            osgym_sdk.ConfigError: The hosts cannot be read or used.
-        """
+        """Make a client of the SDK. Raises osgym_sdk.ConfigError if the hosts cannot be read or used."""
         if self.fleet is not None:
             if self.token is not None:
                 return AsyncClient.from_fleet(self.fleet, token=self.token)

@@ -140,11 +140,7 @@ def read_fleet_file(path: Path) -> FleetFile:
 
 
 def parse_fleet_file(data: Any, path: Path) -> FleetFile:
-    """Check the content of a fleet.json.
-
-    Raises:
-        FleetFileError: As for `read_fleet_file`.
-    """
+    """Check the content of a fleet.json. Raises FleetFileError as for `read_fleet_file`."""
     version = data.get("schema_version") if isinstance(data, Mapping) else None
     if not isinstance(data, Mapping) or version != SCHEMA_VERSION:
         raise FleetFileError(f"{path} has schema_version {version!r}", f"{SCHEMA_VERSION} is read here")

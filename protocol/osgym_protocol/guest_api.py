@@ -16,11 +16,7 @@ DEFAULT_PORT = 5000
 
 
 def sequence_number(raw: Any) -> int:
-    """Check the sequence number of a step.
-
-    Raises:
-        WireFormatError: `raw` is not a whole number from 1.
-    """
+    """Check the sequence number of a step. Raises WireFormatError if `raw` is not a whole number from 1."""
     if isinstance(raw, bool) or not isinstance(raw, int) or raw < 1:
         raise WireFormatError("seq must be a whole number from 1")
     return raw

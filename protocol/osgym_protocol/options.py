@@ -91,20 +91,12 @@ class ObserveOptions(Request):
 
 
 def parse_settle(raw: Any) -> SettleOptions:
-    """Parse the `settle` object of a request.
-
-    Raises:
-        WireFormatError: It is malformed.
-    """
+    """Parse the `settle` object of a request. Raises WireFormatError if it is malformed."""
     return _parse(SettleOptions, raw, "settle")
 
 
 def parse_observe(raw: Any) -> ObserveOptions:
-    """Parse the `observe` object of a request.
-
-    Raises:
-        WireFormatError: It is malformed.
-    """
+    """Parse the `observe` object of a request. Raises WireFormatError if it is malformed."""
     return _parse(ObserveOptions, raw, "observe")
 
 

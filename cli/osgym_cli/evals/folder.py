@@ -75,11 +75,7 @@ class RunFolder:
         return [job for job in jobs if job.key not in done]
 
     def add(self, row: Row) -> None:
-        """Append a row to the results.
-
-        Raises:
-            OSError: The file cannot be written.
-        """
+        """Append a row to the results. Raises OSError if the file cannot be written."""
         with self.results.open("a", encoding="utf-8", errors="replace") as file:
             file.write(row.to_line())
 

@@ -38,11 +38,7 @@ class FolderRecorder:
         return FolderRecording(self)
 
     async def flush(self) -> None:
-        """Wait until all is written.
-
-        Raises:
-            OSError: A write failed.
-        """
+        """Wait until all is written. Raises OSError if a write failed."""
         for future in list(self._pending):
             await asyncio.wrap_future(future)
         if self._error is not None:

@@ -37,11 +37,7 @@ _FRAME = re.compile(r"[0-9]{1,9}\.(png|jpg|webp)", re.ASCII)
 
 
 def write_report(folder: Path, run: Mapping[str, Any], rows: Sequence[Row], summary: Summary) -> Path:
-    """Write the page.
-
-    Raises:
-        OSError: The page cannot be written.
-    """
+    """Write the page. Raises OSError if the page cannot be written."""
     room = [MAX_PICTURES_BYTES]
     title = f"{run.get('agent', '')} {run.get('model') or ''}".strip()
     parts = [

@@ -304,11 +304,7 @@ class Builder:
         return self.result()
 
     def end(self, position: str, ending: Ending, text: str = "") -> None:
-        """Record that the model stops.
-
-        Raises:
-            UnreadableAction: It has stopped before.
-        """
+        """Record that the model stops. Raises UnreadableAction if it has stopped before."""
         if self._ending is not None:
             raise self.refuse(f"nothing can follow {self._ending.value!r}", position)
         self._ending = ending

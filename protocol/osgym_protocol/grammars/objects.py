@@ -248,11 +248,7 @@ class Fields:
         return pixel
 
     def finish(self) -> None:
-        """Check that nothing is left.
-
-        Raises:
-            UnreadableAction: A field is unknown.
-        """
+        """Check that nothing is left. Raises UnreadableAction if a field is unknown."""
         if self._raw:
             name = next(iter(self._raw))
             raise self.refuse(

@@ -134,11 +134,7 @@ class _Reader:
         self._left = _MAX_STATEMENTS
 
     def block(self, body: Sequence[ast.stmt], depth: int) -> None:
-        """Read statements.
-
-        Raises:
-            UnreadableAction: One of them is not allowed.
-        """
+        """Read statements. Raises UnreadableAction if one of them is not allowed."""
         for node in body:
             self._left -= 1
             if self._left < 0:

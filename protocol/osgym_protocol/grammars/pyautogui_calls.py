@@ -88,11 +88,7 @@ class Calls:
         return self._values.name_of(call.func)
 
     def call(self, call: ast.Call) -> None:
-        """Add the actions of a call.
-
-        Raises:
-            UnreadableAction: The function is not one that is read.
-        """
+        """Add the actions of a call. Raises UnreadableAction if the function is not one that is read."""
         name = self.name(call)
         if name == "pyautogui.size" and not call.args and not call.keywords:
             return

@@ -29,11 +29,7 @@ class Space:
 
     @classmethod
     def named(cls, coordinates: Any, screen: tuple[int, int]) -> Space:
-        """Return the space with that name or size.
-
-        Raises:
-            ValueError: No space has that name or size.
-        """
+        """Return the space with that name or size. Raises ValueError if no space has that name or size."""
         if coordinates == "pixel":
             return cls(screen, screen, False)
         if coordinates == "norm1000":

@@ -81,11 +81,7 @@ class BatchOptions:
     reward_timeout_s: float = DEFAULT_REWARD_S
 
     def __post_init__(self) -> None:
-        """Check the options.
-
-        Raises:
-            ConfigError: one is wrong.
-        """
+        """Check the options. Raises ConfigError if one is wrong."""
         if self.concurrency < 1 or self.max_steps < 1 or self.retries < 0:
             raise ConfigError("concurrency and max_steps are 1 or more, retries 0 or more")
         if self.max_invalid is not None and (self.max_invalid < 0 or self.on_invalid != OnInvalid.NOOP):

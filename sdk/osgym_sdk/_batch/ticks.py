@@ -25,11 +25,7 @@ class StepTicks:
         self._works: set[asyncio.Task[None]] = set()
 
     async def step(self, episode: AsyncEpisode, actions: Actions | Decision) -> AsyncObservation:
-        """Do what :meth:`AsyncEpisode.step` does.
-
-        Raises:
-            OSGymError: as for that one.
-        """
+        """Do what :meth:`AsyncEpisode.step` does. Raises OSGymError as for that one."""
         if episode in self._under_way:  # a caller was cancelled, and its step goes on
             return await episode.step(actions)
         loop, host = asyncio.get_running_loop(), episode.host

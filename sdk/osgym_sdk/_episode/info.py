@@ -32,11 +32,7 @@ class EpisodeContext:
     """True: the end of the episode ends the recording; False: a batch does."""
 
     def leased(self) -> EpisodeSession:
-        """Return the lease.
-
-        Raises:
-            EpisodeEnded: The episode was never started.
-        """
+        """Return the lease. Raises EpisodeEnded if the episode was never started."""
         if self.session is None:
             raise EpisodeEnded("the episode has not been started: use 'with' or 'async with'")
         return self.session

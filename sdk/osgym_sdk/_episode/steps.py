@@ -248,11 +248,7 @@ class StepCalls(Generic[ObservationT]):
         return obs
 
     def require_newest(self) -> ObservationT:
-        """Return the newest observation.
-
-        Raises:
-            EpisodeEnded: The episode was never started.
-        """
+        """Return the newest observation. Raises EpisodeEnded if the episode was never started."""
         if self.newest is None:
             raise EpisodeEnded("the episode has not been started: use 'async with'")
         return self.newest
@@ -328,11 +324,7 @@ class StepCalls(Generic[ObservationT]):
         transfer_s: float,
         newest: bool = True,
     ) -> ObservationT:
-        """Return the observation of an answer.
-
-        Raises:
-            ProtocolError: The answer has none.
-        """
+        """Return the observation of an answer. Raises ProtocolError if the answer has none."""
         meta, session = answer.observation, self._context.leased()
         if meta is None:
             raise ProtocolError("no observation", host=session.host, episode_id=session.episode_id)

@@ -215,11 +215,7 @@ class Fleet:
             self.arrived()
 
     async def read_state(self, host: FleetHost, timeout_s: float | None = None) -> HostState:
-        """Ask the host for its state.
-
-        Raises:
-            OSGymError: the host does not answer, or not as v1.
-        """
+        """Ask the host for its state. Raises OSGymError if the host does not answer, or not as v1."""
         call = HostCall(
             method="GET", path="/v1/host", timeout_s=timeout_s or _STATE_TIMEOUT_S, retry_s=_STATE_RETRY_S
         )

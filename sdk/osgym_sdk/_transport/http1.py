@@ -157,22 +157,14 @@ class _Wire(asyncio.Protocol):
         self._transport.write(b"".join(http.send(event) or b"" for event in (line, data, h11.EndOfMessage())))
 
     async def next_event(self) -> h11.Event:
-        """Return what comes next of an answer.
-
-        Raises:
-            h11.ProtocolError, OSError: the connection broke.
-        """
+        """Return what comes next of an answer. Raises h11.ProtocolError, OSError if the connection broke."""
         while (event := self._parsed()) is h11.NEED_DATA:
             await self._more()
         assert not isinstance(event, type)
         return event
 
     def begin_body(self, head: h11.Response) -> None:
-        """Read what follows this head.
-
-        Raises:
-            h11.RemoteProtocolError: it is broken from its beginning.
-        """
+        """Read what follows this head. Raises h11.RemoteProtocolError if it is broken from its beginning."""
         coded = [value for name, value in head.headers if name == b"transfer-encoding"]
         if coded != [b"chunked"] or head.http_version != b"1.1" or head.status_code in (204, 304):
             return

@@ -206,11 +206,7 @@ class Conversation(ABC):
 
     @abstractmethod
     def _turn(self, reply: Reply) -> Turn:
-        """Return what an answer holds.
-
-        Raises:
-            ModelError: it is not the API's.
-        """
+        """Return what an answer holds. Raises ModelError if it is not the API's."""
 
     @abstractmethod
     def _keep(self, turn: Turn) -> None:

@@ -56,11 +56,7 @@ class FrameIndex:
         return iter(list(self._places))
 
     def refresh(self) -> None:
-        """Read what was added to the indexes.
-
-        Raises:
-            OSError: one cannot be read.
-        """
+        """Read what was added to the indexes. Raises OSError if one cannot be read."""
         with self._lock:
             for entry in os.scandir(self._folder):
                 if not entry.name.endswith(".idx"):
@@ -149,11 +145,7 @@ class FrameWriter:
         return digest.hex()
 
     def sync(self) -> None:
-        """Wait until the disk has all of it.
-
-        Raises:
-            OSError: it has not.
-        """
+        """Write what was appended to the disk. Raises OSError if that fails."""
         for file in (self._blob, self._index):
             if file is not None:
                 file.sync()

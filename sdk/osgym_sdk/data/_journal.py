@@ -28,21 +28,13 @@ class AppendFile:
     """An append is whole or not at all: what a full disk cut is taken back."""
 
     def __init__(self, path: Path) -> None:
-        """Make the file.
-
-        Raises:
-            OSError: it cannot be made, or is there.
-        """
+        """Make the file. Raises OSError if it cannot be made, or is there."""
         self.path = path
         self._fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_APPEND | os.O_CLOEXEC, 0o600)
         self.size = 0
 
     def append(self, *parts: bytes | memoryview) -> int:
-        """Append the parts as one; return where they begin.
-
-        Raises:
-            OSError: nothing was appended.
-        """
+        """Append the parts as one; return where they begin. Raises OSError if nothing was appended."""
         began = self.size
         try:
             for part in parts:
@@ -92,11 +84,7 @@ class Journal(AppendFile):
             raise
 
     def add(self, record: bytes) -> None:
-        """Append a record.
-
-        Raises:
-            OSError: nothing was appended.
-        """
+        """Append a record. Raises OSError if nothing was appended."""
         self.append(_HEAD.pack(len(record), zlib.crc32(record)), record)
 
 

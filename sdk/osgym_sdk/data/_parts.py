@@ -77,11 +77,7 @@ class Layout:
             raise DatasetError(text)
 
     def make(self) -> None:
-        """Make the folder, or check the one that is there.
-
-        Raises:
-            DatasetError: it cannot be used.
-        """
+        """Make the folder, or check the one that is there. Raises DatasetError if it cannot be used."""
         try:
             for folder in (self.data, self.frames, self.journal):
                 folder.mkdir(parents=True, exist_ok=True, mode=0o700)

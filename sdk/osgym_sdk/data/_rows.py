@@ -126,11 +126,7 @@ class PartSource:
         return EpisodeEntry(self, start, stop - start, {**dict.fromkeys(_LISTED), **values})
 
     def rows(self, start: int, stop: int) -> list[dict[str, Any]]:
-        """See :class:`Source`.
-
-        Raises:
-            DatasetError: The rows cannot be read, or take too much memory.
-        """
+        """See :class:`Source`. Raises DatasetError if the rows cannot be read, or take too much memory."""
         self._require((stop - start) * _ROW_BYTES)
         found: list[dict[str, Any]] = []
         at = start

@@ -20,11 +20,7 @@ class EpisodeStore:
     """Used by one thread at a time; what fails leaves it as it was."""
 
     def __init__(self, layout: Layout, name: str) -> None:
-        """Begin a journal.
-
-        Raises:
-            OSError: it cannot be made.
-        """
+        """Begin a journal. Raises OSError if it cannot be made."""
         self._layout = layout
         self._lock = threading.Lock()
         self._frames = FrameWriter(layout.frames, name)
@@ -35,20 +31,12 @@ class EpisodeStore:
         self._rotate_at, self._rotate_ended = MAX_JOURNAL_BYTES, MAX_ENDED
 
     def add_frame(self, data: bytes) -> str:
-        """Store an image; return its name.
-
-        Raises:
-            OSError: it is not stored.
-        """
+        """Store an image; return its name. Raises OSError if it is not stored."""
         with self._lock:
             return self._frames.add(data)
 
     def add(self, event: Event) -> None:
-        """Append an event.
-
-        Raises:
-            OSError: it is not written.
-        """
+        """Append an event. Raises OSError if it is not written."""
         with self._lock:
             if self._journal is None:
                 return
@@ -62,11 +50,7 @@ class EpisodeStore:
                 self._rotate(self._journal)
 
     def sync(self) -> None:
-        """Wait until the disk has all.
-
-        Raises:
-            OSError: it has not.
-        """
+        """Write what was appended to the disk. Raises OSError if that fails."""
         with self._lock:
             self._frames.sync()
             if self._journal is not None:

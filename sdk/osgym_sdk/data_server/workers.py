@@ -186,11 +186,7 @@ class _Adapted:
         self._thread: _PolicyThread | None = None
 
     async def call(self, name: str, *args: Any) -> Any:
-        """Call a method.
-
-        Raises:
-            TimeoutError: it takes too long; a thread that hangs is left behind.
-        """
+        """Call a method. Raises TimeoutError if it takes too long; a thread that hangs is left behind."""
         method = getattr(self._env, name)
         async with asyncio.timeout(self._timeout_s):
             if inspect.iscoroutinefunction(method):

@@ -62,11 +62,7 @@ class Desktops:
     """The client, the tasks and the spaces of environments."""
 
     def __init__(self, given: DesktopSettings) -> None:
-        """Open a client unless there is one.
-
-        Raises:
-            ConfigError: an argument is wrong.
-        """
+        """Open a client unless there is one. Raises ConfigError if an argument is wrong."""
         if unknown := given.keys() - _KNOWN:
             raise ConfigError(f"unknown argument {sorted(unknown)[0]!r}")
         width, height = self.size = _size(given.get("size", DEFAULT_SIZE))

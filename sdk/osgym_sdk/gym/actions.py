@@ -120,11 +120,7 @@ class DiscreteActions:
     """
 
     def __init__(self, columns: int, rows: int) -> None:
-        """Take the grid.
-
-        Raises:
-            ConfigError: it has no cells.
-        """
+        """Take the grid. Raises ConfigError if it has no cells."""
         if columns < 1 or rows < 1:
             raise ConfigError("grid: at least one column and one row")
         self._grid = (columns, rows)

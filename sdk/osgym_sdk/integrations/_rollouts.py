@@ -87,11 +87,7 @@ class Rollout:
 
     @property
     def episode(self) -> AsyncEpisode:
-        """The open episode.
-
-        Raises:
-            EpisodeEnded: there is none.
-        """
+        """The open episode. Raises EpisodeEnded if there is none."""
         episode = self._environment.episode
         if episode is None:
             raise EpisodeEnded("the rollout has ended" if self.failure is None else self.failure.message)
@@ -246,11 +242,7 @@ async def shown(rollout: Rollout, sees: str, words: str = "") -> list[dict[str, 
 
 
 def check_sees(sees: str) -> str:
-    """Check what a model is shown.
-
-    Raises:
-        ConfigError: it is neither ``image`` nor ``elements``.
-    """
+    """Check what a model is shown. Raises ConfigError if it is neither ``image`` nor ``elements``."""
     if sees not in ("elements", "image"):
         raise ConfigError(f"sees: there is no {str(sees)[:60]!r}; there are elements, image")
     return sees

@@ -222,11 +222,7 @@ async def _close(tickets: Sequence[Ticket], client: Mapping[str, Any]) -> None:
 
 
 def _room(hosts: str | Sequence[str] | None, client: Mapping[str, Any]) -> dict[str, int]:
-    """Return how many replicas each host holds.
-
-    Raises:
-        HostUnreachable: none says.
-    """
+    """Return how many replicas each host holds. Raises HostUnreachable if none answers."""
     with Client(hosts, **client) as opened:
         states = opened.host_states()
     room = {url: one.capacity.max_replicas for url, one in states.items() if isinstance(one, HostState)}

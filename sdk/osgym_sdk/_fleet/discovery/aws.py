@@ -23,11 +23,7 @@ class AwsTagSource(CloudSource):
     """Instances that run and have all the tags. Credentials and region by boto3's default chain."""
 
     def __init__(self, address: SourceAddress) -> None:
-        """Ask nothing yet.
-
-        Raises:
-            ConfigError: boto3 is not installed.
-        """
+        """Ask nothing yet. Raises ConfigError if boto3 is not installed."""
         try:
             import boto3  # noqa: F401 - whether it is there; imported again in the thread
         except ImportError as exc:

@@ -32,8 +32,4 @@ class CloudSource(HostSource):
 
     @abstractmethod
     def _addresses(self) -> list[str]:
-        """Ask the cloud; what has no address yet is left out.
-
-        Raises:
-            SourceFailed: it does not say.
-        """
+        """Ask the cloud for all instances with an address. Raises SourceFailed if it gives no list."""

@@ -28,11 +28,7 @@ class GcpLabelSource(CloudSource):
     """Instances of a project that run and have all the labels. Credentials by Google's default chain."""
 
     def __init__(self, address: SourceAddress) -> None:
-        """Ask nothing yet.
-
-        Raises:
-            ConfigError: google-auth is not installed.
-        """
+        """Ask nothing yet. Raises ConfigError if google-auth is not installed."""
         try:
             import google.auth.transport.requests  # noqa: F401 - whether it is there
         except ImportError as exc:

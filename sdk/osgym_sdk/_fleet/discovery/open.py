@@ -76,11 +76,7 @@ def open_fleet(fleet_source: FleetSource, settings: ClientSettings) -> OpenedFle
 
 
 def source_of(text: str, defaults: HostDefaults = NO_DEFAULTS) -> HostSource:
-    """Return the source of a URL.
-
-    Raises:
-        ConfigError: it is none, or what it needs is not installed.
-    """
+    """Return the source of a URL. Raises ConfigError if it has none, or a package is missing."""
     scheme = text.partition("://")[0]
     known = plugin_names(PluginGroup.HOST_SOURCES)
     if scheme not in known:
