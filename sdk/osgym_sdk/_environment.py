@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from typing import Any, assert_never, cast
 
 from osgym_sdk._batch.options import BATCH_DEFAULTS, OnInvalid
-from osgym_sdk._batch.ticks import StepTicks
+from osgym_sdk._batch.ready import StepTicks
 from osgym_sdk._client import AsyncClient
 from osgym_sdk._episode.episode import AsyncEpisode, AsyncObservation
 from osgym_sdk._episode.plan import EpisodeArguments, plan_episode

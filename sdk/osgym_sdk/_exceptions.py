@@ -45,7 +45,7 @@ from typing import TYPE_CHECKING, Any
 from osgym_sdk.wire import ErrorClass, ErrorCode, ErrorInfo
 
 if TYPE_CHECKING:
-    from osgym_sdk._host_phase import HostPhase
+    from osgym_sdk._fleet.host import HostPhase
 
 
 class OSGymError(Exception):

@@ -7,17 +7,11 @@ raises `ConfigError` where the URL is wrong or a package is missing.
 
 from __future__ import annotations
 
-import asyncio
 import ssl
-import threading
 from abc import ABC, abstractmethod
-from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TypeVar
 
 from osgym_sdk._config import DEFAULT_PORT
-
-T = TypeVar("T")
 
 
 class SourceFailed(Exception):
@@ -83,32 +77,3 @@ class HostSource(ABC):
         Raises:
             SourceFailed: it cannot be known.
         """
-
-
-async def in_thread(work: Callable[[], T]) -> T:
-    """Run what blocks in a thread that no end of the process waits for; its own deadlines bound it."""
-    loop = asyncio.get_running_loop()
-    done: asyncio.Future[T] = loop.create_future()
-
-    def settle(value: T | None, error: BaseException | None) -> None:
-        if done.done():
-            return
-        if error is not None:
-            done.set_exception(error)
-        else:
-            done.set_result(value)  # type: ignore[arg-type]  # a T where there is no error
-
-    def run() -> None:
-        value: T | None = None
-        error: BaseException | None = None
-        try:
-            value = work()
-        except BaseException as exc:  # noqa: BLE001 - it is raised where it is awaited
-            error = exc
-        try:
-            loop.call_soon_threadsafe(settle, value, error)
-        except RuntimeError:
-            return  # the loop is closed: nobody waits any more
-
-    threading.Thread(target=run, name="osgym-discovery", daemon=True).start()
-    return await done

@@ -14,9 +14,10 @@ from hypothesis import strategies as st
 from osgym_infra.fleet.export import NothingToExport, export
 from osgym_sdk import AsyncClient, Client, ConfigError
 from osgym_sdk._config import ClientConfig
-from osgym_sdk._fleet.discovery import aws, gcp
 from osgym_sdk._fleet.discovery.address import AddressChoice, parse_source
+from osgym_sdk._fleet.discovery.aws import AwsTagSource
 from osgym_sdk._fleet.discovery.file import host_defaults, read_fleet
+from osgym_sdk._fleet.discovery.gcp import GcpLabelSource
 from osgym_sdk._fleet.fleet import Fleet
 from osgym_sdk._fleet.members import changes
 from osgym_sdk.host_sources import FoundHost, HostDefaults
@@ -65,14 +66,22 @@ def test_the_address_of_an_instance_is_the_one_that_was_asked_for() -> None:
     """An instance that has none of the kind yet is no host yet."""
     both = {"PublicIpAddress": "203.0.113.5", "PrivateIpAddress": "10.0.0.5"}
     choices = (AddressChoice.AUTO, AddressChoice.PUBLIC, AddressChoice.PRIVATE)
-    assert [aws.address_of(both, c) for c in choices] == ["203.0.113.5", "203.0.113.5", "10.0.0.5"]
+    assert [c.choose(*AwsTagSource.addresses_of(both)) for c in choices] == [
+        "203.0.113.5",
+        "203.0.113.5",
+        "10.0.0.5",
+    ]
     inside = {"PrivateIpAddress": "10.0.0.5"}
-    assert [aws.address_of(inside, c) for c in choices] == ["10.0.0.5", "", "10.0.0.5"]
+    assert [c.choose(*AwsTagSource.addresses_of(inside)) for c in choices] == ["10.0.0.5", "", "10.0.0.5"]
     card = {"networkIP": "10.0.0.6", "accessConfigs": [{"natIP": "203.0.113.6"}]}
     instance: dict[str, Any] = {"networkInterfaces": [card]}
-    assert [gcp.address_of(instance, c) for c in choices] == ["203.0.113.6", "203.0.113.6", "10.0.0.6"]
+    assert [c.choose(*GcpLabelSource.addresses_of(instance)) for c in choices] == [
+        "203.0.113.6",
+        "203.0.113.6",
+        "10.0.0.6",
+    ]
     starting = [{"networkInterfaces": [{"networkIP": "10.0.0.6", "accessConfigs": [{}]}]}, {}]
-    assert [gcp.address_of(one, AddressChoice.PUBLIC) for one in starting] == ["", ""]
+    assert [AddressChoice.PUBLIC.choose(*GcpLabelSource.addresses_of(one)) for one in starting] == ["", ""]
 
 
 URLS = [f"http://10.0.0.{i}:20000" for i in range(5)]

@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import contextvars
 import inspect
-import queue
-import threading
 import traceback
 from collections.abc import Awaitable, Callable, Coroutine
 from dataclasses import dataclass
 from typing import Any, Protocol, runtime_checkable
 
+from osgym_sdk._daemon import DaemonThread, Outcome
 from osgym_sdk._exceptions import ConfigError, InvalidAction, OSGymError
 from osgym_sdk._inputs.actions import Action, Actions, as_actions
 from osgym_sdk._inputs.decision import Decision, opened
@@ -78,47 +76,6 @@ class PolicyError(Exception):
         self.failure = Failure("policy_error", text, ErrorClass.MODEL, details, error)
 
 
-@dataclass(frozen=True, slots=True)
-class _Outcome:
-    """Result or exception of a call: exceptions of policies travel as values."""
-
-    value: Any = None
-    error: BaseException | None = None
-
-
-class _PolicyThread:
-    """A thread that calls one function after the other. A daemon: no exit of the process waits for it."""
-
-    def __init__(self) -> None:
-        self._loop = asyncio.get_running_loop()
-        self._calls: queue.SimpleQueue[tuple[asyncio.Future[_Outcome], Callable[[], _Outcome]] | None]
-        self._calls = queue.SimpleQueue()
-        threading.Thread(target=self._run, name="osgym-policy", daemon=True).start()
-
-    async def call(self, function: Callable[[], _Outcome]) -> _Outcome:
-        """Call a function that raises nothing."""
-        answer: asyncio.Future[_Outcome] = self._loop.create_future()
-        self._calls.put((answer, function))
-        return await answer
-
-    def close(self) -> None:
-        """Let the thread end once the call that runs is over."""
-        self._calls.put(None)
-
-    def _run(self) -> None:
-        while (waiting := self._calls.get()) is not None:
-            answer, function = waiting
-            outcome = function()
-            with contextlib.suppress(RuntimeError):  # the loop is closed: nobody waits any more
-                self._loop.call_soon_threadsafe(_resolve, answer, outcome)
-            del waiting, answer, function, outcome  # a thread that waits keeps no observation
-
-
-def _resolve(answer: asyncio.Future[_Outcome], outcome: _Outcome) -> None:
-    if not answer.done():
-        answer.set_result(outcome)
-
-
 class PolicyRunner:
     """Calls a policy for one episode at a time: coroutines on the loop, plain functions in a thread.
 
@@ -128,8 +85,8 @@ class PolicyRunner:
 
     def __init__(self, policy: Policy) -> None:
         self._policy = policy
-        self._thread: _PolicyThread | None = None
-        self._left: set[asyncio.Task[_Outcome]] = set()
+        self._thread: DaemonThread | None = None
+        self._left: set[asyncio.Task[Outcome]] = set()
         """Cancelled calls that have not ended yet."""
 
     async def begin(self, task: Any) -> Act:
@@ -196,16 +153,16 @@ class PolicyRunner:
 
     async def _in_thread(
         self, convert: Callable[[Any], Any], function: Callable[..., Any], args: tuple[Any, ...]
-    ) -> _Outcome:
+    ) -> Outcome:
         if self._thread is None:
-            self._thread = _PolicyThread()
+            self._thread = DaemonThread("osgym-policy")
         try:
             return await self._thread.call(lambda: _called_in_thread(convert, function, args))
         except BaseException:
             self.close()  # it may never return
             raise
 
-    async def _awaited(self, context: contextvars.Context, work: Coroutine[Any, Any, Any]) -> _Outcome:
+    async def _awaited(self, context: contextvars.Context, work: Coroutine[Any, Any, Any]) -> Outcome:
         """Await the policy in a task of its own: neither can it cancel ours, nor hold it when we are."""
         task = asyncio.create_task(_caught(work), name="osgym-policy", context=context)
         try:
@@ -216,7 +173,7 @@ class PolicyRunner:
             task.add_done_callback(self._left.discard)
             raise
         if task.cancelled():
-            return _Outcome(error=asyncio.CancelledError("the policy was cancelled, but not by the batch"))
+            return Outcome(error=asyncio.CancelledError("the policy was cancelled, but not by the batch"))
         return task.result()
 
 
@@ -233,35 +190,29 @@ def _same(value: Any) -> Any:
     return value
 
 
-def _called(function: Callable[..., Any], *args: Any) -> _Outcome:
+def _called(function: Callable[..., Any], *args: Any) -> Outcome:
     try:
-        return _Outcome(function(*args))
+        return Outcome(function(*args))
     except Exception as exc:  # noqa: BLE001 - the user's code: its fault is data here
-        return _Outcome(error=exc)
+        return Outcome(error=exc)
 
 
 def _called_in_thread(
     convert: Callable[[Any], Any], function: Callable[..., Any], args: tuple[Any, ...]
-) -> _Outcome:
-    """Call the policy and look at what it gave, all in its thread.
-
-    In a thread SystemExit and KeyboardInterrupt are the policy's own: a signal interrupts the main one only.
-    """
-    try:
-        value = function(*args)
-        return _Outcome(value if inspect.isawaitable(value) else convert(value))
-    except BaseException as exc:  # noqa: BLE001 - the same
-        return _Outcome(error=exc)
+) -> Any:
+    """Call the policy and look at what it gave, all in its thread."""
+    value = function(*args)
+    return value if inspect.isawaitable(value) else convert(value)
 
 
-async def _caught(work: Coroutine[Any, Any, Any]) -> _Outcome:
+async def _caught(work: Coroutine[Any, Any, Any]) -> Outcome:
     """Await; SystemExit would end the loop, and with it all episodes."""
     try:
-        return _Outcome(await work)
+        return Outcome(await work)
     except (asyncio.CancelledError, KeyboardInterrupt):
         raise
     except BaseException as exc:  # noqa: BLE001 - the same
-        return _Outcome(error=exc)
+        return Outcome(error=exc)
 
 
 async def _call(function: Callable[..., Awaitable[Any]], *args: Any) -> Any:

@@ -1,13 +1,13 @@
-"""Steps and starts that nobody waits for one by one: their outcomes come in the order they are ready."""
+"""Steps that go to their hosts together, and outcomes in the order they are ready."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Coroutine, Iterable
-from typing import Any
+import functools
+from collections.abc import AsyncIterator, Callable, Iterable
 
-from osgym_sdk._batch.host_steps import Results, StepOutcome, step_on_host
-from osgym_sdk._episode.episode import AsyncEpisode
+from osgym_sdk._batch.host_steps import StepOutcome, step_on_host
+from osgym_sdk._episode.episode import AsyncEpisode, AsyncObservation
 from osgym_sdk._exceptions import ConfigError, EpisodeEnded, OSGymError
 from osgym_sdk._inputs.actions import Actions
 from osgym_sdk._inputs.decision import Decision
@@ -16,23 +16,104 @@ from osgym_sdk.wire import ObserveOptions, SettleOptions
 
 _Tick = tuple[str, SettleOptions | None, ObserveOptions | None]
 """Key of the steps that go into one request: host and options."""
+_Take = Callable[[AsyncEpisode, AsyncObservation | Exception], None]
+"""Function that takes an outcome; one that is no OSGymError is a fault of the client."""
+
+
+class StepTicks:
+    """Steps that are begun before the loop turns go to each host in one request. For one event loop."""
+
+    def __init__(self, step_s: float) -> None:
+        self._step_s = step_s
+        self._next: dict[_Tick, list[tuple[AsyncEpisode, Actions | Decision, _Take]]] = {}
+        self._under_way: set[AsyncEpisode] = set()
+        self._works: set[asyncio.Task[None]] = set()
+
+    def begin(
+        self,
+        episode: AsyncEpisode,
+        actions: Actions | Decision,
+        settle: Settle | None,
+        observe: Observe | None,
+        take: _Take,
+    ) -> None:
+        """Begin a step of an episode that has none under way; ``take`` gets its outcome in any case.
+
+        Raises:
+            ConfigError: an option is wrong.
+            EpisodeEnded: the episode was never started.
+        """
+        tick = (episode.host, as_settle(settle), as_observe(observe))
+        if not self._next:
+            asyncio.get_running_loop().call_soon(self._send)
+        self._next.setdefault(tick, []).append((episode, actions, take))
+
+    async def step(self, episode: AsyncEpisode, actions: Actions | Decision) -> AsyncObservation:
+        """Do what :meth:`AsyncEpisode.step` does. Raises OSGymError as for that one."""
+        if episode in self._under_way:  # a caller was cancelled, and its step goes on
+            return await episode.step(actions)
+        waiter: asyncio.Future[AsyncObservation] = asyncio.get_running_loop().create_future()
+
+        def take(episode: AsyncEpisode, outcome: AsyncObservation | Exception) -> None:
+            self._under_way.discard(episode)
+            if waiter.done():
+                return
+            if isinstance(outcome, Exception):
+                waiter.set_exception(outcome)
+            else:
+                waiter.set_result(outcome)
+
+        self.begin(episode, actions, None, None, take)
+        self._under_way.add(episode)
+        return await waiter
+
+    async def aclose(self) -> None:
+        """Cancel the steps under way; their outcome is EpisodeEnded. Idempotent."""
+        self._send()
+        works = [*self._works]
+        for work in works:
+            work.cancel()
+        await asyncio.gather(*works, return_exceptions=True)
+
+    def _send(self) -> None:
+        ticks, self._next = self._next, {}
+        for (_, settle, observe), begun in ticks.items():
+            waiting = {episode: take for episode, _, take in begun}
+            steps = [(episode, actions) for episode, actions, _ in begun]
+            give = functools.partial(_give, waiting)
+            work = asyncio.create_task(step_on_host(steps, settle, observe, self._step_s, give))
+            self._works.add(work)
+            work.add_done_callback(functools.partial(self._ended, waiting))
+
+    def _ended(self, waiting: dict[AsyncEpisode, _Take], work: asyncio.Task[None]) -> None:
+        self._works.discard(work)
+        error = None if work.cancelled() else work.exception()
+        closed = EpisodeEnded("the client was closed")
+        for episode in [*waiting]:
+            _give(waiting, episode, error if isinstance(error, Exception) else closed)
+
+
+def _give(
+    waiting: dict[AsyncEpisode, _Take], episode: AsyncEpisode, outcome: AsyncObservation | Exception
+) -> None:
+    waiting.pop(episode)(episode, outcome)
 
 
 class ReadyQueue:
     """Queue of the outcomes of begun steps and starts, in the order they are ready. For one event loop."""
 
     def __init__(self, step_s: float) -> None:
-        self._step_s = step_s
-        self._outcomes: Results = asyncio.Queue()
+        self._ticks = StepTicks(step_s)
+        self._outcomes: asyncio.Queue[tuple[AsyncEpisode, AsyncObservation | Exception]] = asyncio.Queue()
         self._under_way: set[AsyncEpisode] = set()
-        self._next: dict[_Tick, list[tuple[AsyncEpisode, Actions | Decision]]] = {}
-        self._works: set[asyncio.Task[None]] = set()
+        self._starts: dict[AsyncEpisode, asyncio.Task[None]] = {}
 
     def start(self, episodes: Iterable[AsyncEpisode]) -> None:
         """Start episodes, all at the same time."""
         for episode in episodes:
             self._under_way.add(episode)
-            self._spawn(self._start(episode))
+            self._starts[episode] = task = asyncio.create_task(episode.start())
+            task.add_done_callback(functools.partial(self._started, episode))
 
     def step(
         self,
@@ -49,56 +130,31 @@ class ReadyQueue:
         """
         if episode in self._under_way:
             raise ConfigError("a step of this episode is under way: take its outcome from ready() first")
-        tick = (episode.host, as_settle(settle), as_observe(observe))
-        if not self._next:
-            asyncio.get_running_loop().call_soon(self._send)
+        self._ticks.begin(episode, actions, settle, observe, self._take)
         self._under_way.add(episode)
-        self._next.setdefault(tick, []).append((episode, actions))
 
     async def ready(self, count: int | None) -> AsyncIterator[tuple[AsyncEpisode, StepOutcome]]:
         """Yield the next outcomes, fewer where nothing more is under way."""
         while self._under_way and (count is None or count > 0):
-            outcome = await self._outcomes.get()
-            if isinstance(outcome, asyncio.Task):
-                outcome.result()  # a fault of the client
-                continue
-            self._under_way.discard(outcome[0])
+            episode, outcome = await self._outcomes.get()
+            self._under_way.discard(episode)
+            if isinstance(outcome, Exception) and not isinstance(outcome, OSGymError):
+                raise outcome
             count = None if count is None else count - 1
-            yield outcome
+            yield episode, outcome
 
     async def aclose(self) -> None:
         """Cancel what is under way; its episodes are closed with the client. Idempotent."""
-        works, self._works = self._works, set()
-        for work in works:
-            work.cancel()
-        await asyncio.gather(*works, return_exceptions=True)
-        for episode in [*self._under_way]:
-            self._under_way.discard(episode)
-            self._outcomes.put_nowait((episode, EpisodeEnded("the client was closed")))
+        await self._ticks.aclose()
+        starts = [*self._starts.values()]
+        for start in starts:
+            start.cancel()
+        await asyncio.gather(*starts, return_exceptions=True)
 
-    def _send(self) -> None:
-        ticks, self._next = self._next, {}
-        for (_, settle, observe), steps in ticks.items():
-            self._spawn(step_on_host(steps, settle, observe, self._step_s, self._give))
+    def _started(self, episode: AsyncEpisode, task: asyncio.Task[None]) -> None:
+        del self._starts[episode]
+        error = EpisodeEnded("the client was closed") if task.cancelled() else task.exception()
+        self._take(episode, error if isinstance(error, Exception) else episode.observation)
 
-    def _give(self, episode: AsyncEpisode, outcome: StepOutcome) -> None:
+    def _take(self, episode: AsyncEpisode, outcome: AsyncObservation | Exception) -> None:
         self._outcomes.put_nowait((episode, outcome))
-
-    async def _start(self, episode: AsyncEpisode) -> None:
-        outcome: StepOutcome
-        try:
-            await episode.start()
-            outcome = episode.observation
-        except OSGymError as exc:
-            outcome = exc
-        self._outcomes.put_nowait((episode, outcome))
-
-    def _spawn(self, work: Coroutine[Any, Any, None]) -> None:
-        task = asyncio.create_task(work)
-        self._works.add(task)
-        task.add_done_callback(self._ended)
-
-    def _ended(self, task: asyncio.Task[None]) -> None:
-        self._works.discard(task)
-        if not task.cancelled() and task.exception() is not None:
-            self._outcomes.put_nowait(task)

@@ -5,18 +5,17 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-from collections.abc import Coroutine, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any
 
+from osgym_sdk._background import BackgroundTasks
 from osgym_sdk._config import ClientConfig, parse_hosts
 from osgym_sdk._exceptions import ConfigError, EpisodeLost, OSGymError
 from osgym_sdk._fleet.discovery.open import OpenedFleet
 from osgym_sdk._fleet.discovery.watch import HostWatch
 from osgym_sdk._fleet.fleet import HOST_REMOVED, Fleet
-from osgym_sdk._fleet.host import FleetHost
+from osgym_sdk._fleet.host import FleetHost, HostPhase
 from osgym_sdk._fleet.scheduler import Scheduler
-from osgym_sdk._host_phase import HostPhase
 from osgym_sdk._transport.retry import RetryBackoff
 from osgym_sdk.host_sources import FoundHost, Listing
 
@@ -60,15 +59,12 @@ class FleetMembers:
         self._fleet = fleet
         self._scheduler = scheduler
         self._gate = asyncio.Semaphore(_JOIN_AT_ONCE)
-        self._tasks: set[asyncio.Task[None]] = set()
+        self._background = BackgroundTasks()
         self._removed_by_hand: set[str] = set()
 
     async def aclose(self) -> None:
         """Stop waiting for hosts. Idempotent."""
-        tasks = list(self._tasks)
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
+        await self._background.drain(0.0)
 
     async def add(self, url: str, server_name: str, wait_s: float) -> HostPhase:
         if wait_s < 0:
@@ -125,7 +121,7 @@ class FleetMembers:
         if listing.trust is not None:
             self._fleet.trust(listing.trust)
             for host in self._fleet.hosts:
-                self._spawn(host.link.release(), f"renew the connections to {host.link.url}")
+                self._background.spawn(host.link.release(), f"renew the connections to {host.link.url}")
         self._removed_by_hand &= {found.url for found in named}
         for found in named:
             if (known := self._fleet.find(found.url)) is not None:
@@ -151,7 +147,7 @@ class FleetMembers:
         host = self._fleet.make(found.url, found.server_name)
         host.joining = True
         self._fleet.hosts.append(host)
-        self._spawn(self._join(host), f"join {found.url}")
+        self._background.spawn(self._join(host), f"join {found.url}")
         return host
 
     async def _join(self, host: FleetHost) -> None:
@@ -179,7 +175,7 @@ class FleetMembers:
             host.dropped = True
             self._drop_leases(host)
         if first:
-            self._spawn(self._end(host), f"drain {host.link.url}")
+            self._background.spawn(self._end(host), f"drain {host.link.url}")
 
     def _drop_leases(self, host: FleetHost) -> None:
         """End our episodes there; if the host lives it gets its replicas back."""
@@ -208,13 +204,3 @@ class FleetMembers:
         await host.link.release()
         if forgotten is not None:
             await forgotten.link.aclose()
-
-    def _spawn(self, work: Coroutine[Any, Any, None], name: str) -> None:
-        task = asyncio.create_task(work, name=name)
-        self._tasks.add(task)
-        task.add_done_callback(self._finished)
-
-    def _finished(self, task: asyncio.Task[None]) -> None:
-        self._tasks.discard(task)
-        if not task.cancelled() and (error := task.exception()) is not None:
-            _LOG.error("%s failed", task.get_name(), exc_info=error)

@@ -13,8 +13,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from osgym_sdk import _sigterm
-from osgym_sdk._batch.policy import _called, _PolicyThread
 from osgym_sdk._client import AsyncClient
+from osgym_sdk._daemon import DaemonThread
 from osgym_sdk._exceptions import ConfigError, OSGymError
 from osgym_sdk._sync.portal import Portal
 from osgym_sdk.data_server.environment import OSGymEnv
@@ -183,7 +183,7 @@ class _Adapted:
     def __init__(self, env: Any, timeout_s: float) -> None:
         self._env = env
         self._timeout_s = timeout_s
-        self._thread: _PolicyThread | None = None
+        self._thread: DaemonThread | None = None
 
     async def call(self, name: str, *args: Any) -> Any:
         """Call a method. Raises TimeoutError if it takes too long; a thread that hangs is left behind."""
@@ -191,15 +191,13 @@ class _Adapted:
         async with asyncio.timeout(self._timeout_s):
             if inspect.iscoroutinefunction(method):
                 return await method(*args)
-            self._thread = self._thread or _PolicyThread()
+            self._thread = self._thread or DaemonThread("osgym-environment")
             try:
-                outcome = await self._thread.call(lambda: _called(method, *args))
+                outcome = await self._thread.call(lambda: method(*args))
             except BaseException:
                 self._let_go()  # it may never return
                 raise
-            if outcome.error is not None:
-                raise outcome.error
-            return outcome.value
+            return outcome.unwrap()
 
     async def close(self) -> None:
         try:

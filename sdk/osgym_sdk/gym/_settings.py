@@ -10,7 +10,7 @@ import numpy as np
 from gymnasium import spaces
 
 from osgym_sdk._batch.options import OnInvalid
-from osgym_sdk._batch.ticks import StepTicks
+from osgym_sdk._batch.ready import StepTicks
 from osgym_sdk._environment import Environment, EnvironmentOptions
 from osgym_sdk._episode.plan import EpisodeArguments
 from osgym_sdk._exceptions import ConfigError

@@ -40,6 +40,10 @@ class AddressChoice(enum.StrEnum):
     PUBLIC = "public"
     PRIVATE = "private"
 
+    def choose(self, public: str, private: str) -> str:
+        """Return one of an instance's addresses; empty where it has none of that kind."""
+        return {self.AUTO: public or private, self.PUBLIC: public, self.PRIVATE: private}[self]
+
 
 _COMMON = ("port", "scheme", "server_name")
 _OPTIONS = {

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from osgym_sdk._exceptions import ConfigError
-from osgym_sdk._fleet.discovery.address import AddressChoice, SourceAddress, parse_source
+from osgym_sdk._fleet.discovery.address import SourceAddress, parse_source
 from osgym_sdk._fleet.discovery.cloud import CloudSource
 from osgym_sdk.host_sources import HostDefaults, HostSource, SourceFailed
 
@@ -31,12 +31,11 @@ class AwsTagSource(CloudSource):
         super().__init__(address)
         self._client: Any = None
 
-    def _addresses(self) -> list[str]:
+    def _instances(self) -> list[dict[str, Any]]:
         from botocore.exceptions import BotoCoreError, ClientError, NoCredentialsError, NoRegionError
 
         try:
-            found = [address_of(instance, self._address.address) for instance in self._instances()]
-            return [address for address in found if address]
+            return self._ask()
         except NoRegionError as exc:
             raise SourceFailed("no region: add ?region=... or set AWS_DEFAULT_REGION") from exc
         except NoCredentialsError as exc:
@@ -48,7 +47,7 @@ class AwsTagSource(CloudSource):
         except (BotoCoreError, ValueError) as exc:
             raise SourceFailed(str(exc)) from exc
 
-    def _instances(self) -> list[dict[str, Any]]:
+    def _ask(self) -> list[dict[str, Any]]:
         import boto3
         from botocore.config import Config
 
@@ -73,15 +72,8 @@ class AwsTagSource(CloudSource):
             for instance in reservation.get("Instances", [])
         ]
 
-
-def address_of(instance: dict[str, Any], choice: AddressChoice) -> str:
-    """Return the address that a client uses; empty where the instance has none of that kind (yet)."""
-    public = str(instance.get("PublicIpAddress") or "")
-    private = str(instance.get("PrivateIpAddress") or instance.get("Ipv6Address") or "")
-    match choice:
-        case AddressChoice.PUBLIC:
-            return public
-        case AddressChoice.PRIVATE:
-            return private
-        case AddressChoice.AUTO:
-            return public or private
+    @staticmethod
+    def addresses_of(instance: dict[str, Any]) -> tuple[str, str]:
+        """Return public and private address."""
+        private = instance.get("PrivateIpAddress") or instance.get("Ipv6Address") or ""
+        return str(instance.get("PublicIpAddress") or ""), str(private)

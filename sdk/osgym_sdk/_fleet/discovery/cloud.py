@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import threading
 from abc import abstractmethod
+from typing import Any
 
+from osgym_sdk._daemon import in_thread
 from osgym_sdk._fleet.discovery.address import SourceAddress
-from osgym_sdk.host_sources import FoundHost, HostSource, Listing, in_thread
+from osgym_sdk.host_sources import FoundHost, HostSource, Listing
 
 
 class CloudSource(HostSource):
@@ -26,10 +28,16 @@ class CloudSource(HostSource):
         return Listing(await in_thread(self._list))
 
     def _list(self) -> tuple[FoundHost, ...]:
+        where = self._address
         with self._asking:
-            addresses = self._addresses()
-        return tuple(FoundHost(self._address.url(one), self._address.server_name) for one in addresses)
+            found = [where.address.choose(*self.addresses_of(one)) for one in self._instances()]
+        return tuple(FoundHost(where.url(address), where.server_name) for address in found if address)
 
     @abstractmethod
-    def _addresses(self) -> list[str]:
-        """Ask the cloud for all instances with an address. Raises SourceFailed if it gives no list."""
+    def _instances(self) -> list[dict[str, Any]]:
+        """Ask the cloud for the instances that run. Raises SourceFailed if it gives no list."""
+
+    @staticmethod
+    @abstractmethod
+    def addresses_of(instance: dict[str, Any]) -> tuple[str, str]:
+        """Return the public and the private address of an instance, empty where it has none (yet)."""

@@ -5,9 +5,10 @@ from __future__ import annotations
 import socket
 from typing import TYPE_CHECKING
 
+from osgym_sdk._daemon import in_thread
 from osgym_sdk._exceptions import ConfigError
 from osgym_sdk._fleet.discovery.address import SourceAddress, parse_source
-from osgym_sdk.host_sources import FoundHost, HostDefaults, HostSource, Listing, SourceFailed, in_thread
+from osgym_sdk.host_sources import FoundHost, HostDefaults, HostSource, Listing, SourceFailed
 
 if TYPE_CHECKING:
     import dns.resolver

@@ -10,6 +10,7 @@ from urllib.parse import urlsplit
 
 from osgym_protocol.fleet_file import FleetFile, FleetFileError, read_fleet_file
 from osgym_sdk._config import DEFAULT_PORT, parse_hosts
+from osgym_sdk._daemon import in_thread
 from osgym_sdk._exceptions import ConfigError
 from osgym_sdk.host_sources import (
     FoundHost,
@@ -18,7 +19,6 @@ from osgym_sdk.host_sources import (
     Listing,
     SourceFailed,
     Trust,
-    in_thread,
 )
 
 FileMark = tuple[int, int, int, int]

@@ -6,7 +6,7 @@ import os
 from typing import Any
 
 from osgym_sdk._exceptions import ConfigError
-from osgym_sdk._fleet.discovery.address import AddressChoice, SourceAddress, parse_source
+from osgym_sdk._fleet.discovery.address import SourceAddress, parse_source
 from osgym_sdk._fleet.discovery.cloud import CloudSource
 from osgym_sdk.host_sources import HostDefaults, HostSource, SourceFailed
 
@@ -37,19 +37,18 @@ class GcpLabelSource(CloudSource):
         self._session: Any = None
         self._project = address.project
 
-    def _addresses(self) -> list[str]:
+    def _instances(self) -> list[dict[str, Any]]:
         import requests
         from google.auth.exceptions import DefaultCredentialsError, GoogleAuthError
 
         try:
-            found = [address_of(instance, self._address.address) for instance in self._instances()]
-            return [address for address in found if address]
+            return self._ask()
         except DefaultCredentialsError as exc:
             raise SourceFailed("no credentials: gcloud auth application-default login") from exc
         except (GoogleAuthError, requests.RequestException, ValueError) as exc:
             raise SourceFailed(f"{type(exc).__name__}: {exc}") from exc
 
-    def _instances(self) -> list[dict[str, Any]]:
+    def _ask(self) -> list[dict[str, Any]]:
         import google.auth
         from google.auth.transport.requests import AuthorizedSession
 
@@ -82,6 +81,14 @@ class GcpLabelSource(CloudSource):
             asked["pageToken"] = body["nextPageToken"]
         raise SourceFailed(f"over {MOST_PAGES} pages of instances")
 
+    @staticmethod
+    def addresses_of(instance: dict[str, Any]) -> tuple[str, str]:
+        """Return public and private address of the first interface."""
+        card: dict[str, Any] = next(iter(instance.get("networkInterfaces") or []), {})
+        accesses = card.get("accessConfigs") or []
+        public = next((str(one["natIP"]) for one in accesses if one.get("natIP")), "")
+        return public, str(card.get("networkIP") or card.get("ipv6Address") or "")
+
 
 def _why(answer: Any) -> str:
     try:
@@ -90,18 +97,3 @@ def _why(answer: Any) -> str:
         message = answer.text[:200]
     hint = " (it needs compute.instances.list)" if answer.status_code == 403 else ""
     return f"HTTP {answer.status_code}: {message}{hint}"
-
-
-def address_of(instance: dict[str, Any], choice: AddressChoice) -> str:
-    """Return the address that a client uses, of the first interface; empty where it has none (yet)."""
-    card: dict[str, Any] = next(iter(instance.get("networkInterfaces") or []), {})
-    accesses = card.get("accessConfigs") or []
-    public = next((str(one["natIP"]) for one in accesses if one.get("natIP")), "")
-    private = str(card.get("networkIP") or card.get("ipv6Address") or "")
-    match choice:
-        case AddressChoice.PUBLIC:
-            return public
-        case AddressChoice.PRIVATE:
-            return private
-        case AddressChoice.AUTO:
-            return public or private
