@@ -71,11 +71,7 @@ class AgentSettings:
 
     @staticmethod
     def from_environment(env: Mapping[str, str]) -> AgentSettings:
-        """Read the settings.
-
-        Raises:
-            ValueError: A variable has an invalid value.
-        """
+        """Read the settings. Raises ValueError if a variable has an invalid value."""
         host, _, port = env.get("OSGYM_LISTEN", f"127.0.0.1:{DEFAULT_PORT}").rpartition(":")
         expect = frozenset(word for word in env.get("OSGYM_EXPECT", "").split(",") if word)
         if not expect <= {"dock", "desktop"}:

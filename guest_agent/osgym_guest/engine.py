@@ -101,11 +101,7 @@ class Engine:
 
     @property
     def screen(self) -> ScreenController:
-        """Display of the agent.
-
-        Raises:
-            HttpError: 503 ``not_ready`` before the desktop is ready.
-        """
+        """Display of the agent. Raises HttpError: 503 ``not_ready`` before the desktop is ready."""
         if self._screen is None:
             raise HttpError(503, GuestErrorCode.NOT_READY, "the X server is not up yet")
         return self._screen

@@ -13,6 +13,7 @@ import sys
 import traceback
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -88,11 +89,7 @@ class Request:
     body: Body = b""
 
     def json(self) -> Any:
-        """Return the body as JSON.
-
-        Raises:
-            HttpError: 400 ``bad_json`` when it is not JSON.
-        """
+        """Return the body as JSON. Raises HttpError: 400 ``bad_json`` when it is not JSON."""
         try:
             text = str(self.body, "utf-8").strip(_SPACE)
             value, end = _scan(text, 0)
@@ -233,3 +230,41 @@ class Router:
                 405, GuestErrorCode.METHOD_NOT_ALLOWED, f"{path} takes {allowed}", {"allowed": allowed}
             )
         return route
+
+
+@dataclass(frozen=True)
+class Endpoint:
+    """Location of a handler, ``async def name(context, request) -> Response`` in `module` of a package.
+
+    The module is imported when the endpoint is first called, since most replicas need few of them and every
+    replica pays for what is loaded.
+    """
+
+    method: str
+    path: str
+    module: str
+    name: str
+    deadline_s: float = 30.0
+    max_body: int = 64 * 1024
+    ends_with_caller: bool = False
+
+    def handler(self, package: str, context: object) -> Callable[[Request], Awaitable[Response]]:
+        """Return a handler that calls the one in the package."""
+
+        async def handle(request: Request) -> Response:
+            module = import_module(f"{package}.{self.module}")
+            response: Response = await getattr(module, self.name)(context, request)
+            return response
+
+        return handle
+
+    def add_to(self, router: Router, handler: Handler) -> None:
+        """Add a handler to a router for this endpoint's path, with its bounds."""
+        router.add(
+            self.method,
+            self.path,
+            handler,
+            max_body=self.max_body,
+            deadline_s=self.deadline_s,
+            ends_with_caller=self.ends_with_caller,
+        )

@@ -221,11 +221,7 @@ class Identities:
             self._socket = None
 
     def _ask(self, packet: bytes) -> list[int]:
-        """Return the helper's result for each part.
-
-        Raises:
-            HttpError: 503 when it does not answer.
-        """
+        """Return the helper's result for each part. Raises HttpError: 503 when it does not answer."""
         try:
             try:
                 raw = self._exchange(packet)

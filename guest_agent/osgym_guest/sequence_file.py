@@ -19,11 +19,7 @@ class SequenceFile:
     """
 
     def __init__(self, path: Path) -> None:
-        """Open the file; make it when it does not exist.
-
-        Raises:
-            OSError: It cannot be written.
-        """
+        """Open the file; make it when it does not exist. Raises OSError if it cannot be written."""
         self._fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
         self._line = os.pread(self._fd, MOST_BYTES, 0).partition(b"\n")[0]
 

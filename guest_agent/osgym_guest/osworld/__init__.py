@@ -1,16 +1,11 @@
-"""Endpoints of OSWorld's guest server, so that its controllers work with our replicas unchanged.
-
-`register` only names them. A handler's module is imported when its endpoint is first called, since most
-replicas need few of them and every replica pays for what is loaded.
-"""
+"""Endpoints of OSWorld's guest server, so that its controllers work with our replicas unchanged."""
 
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass
-from importlib import import_module
+from collections.abc import Awaitable, Callable
 
-from osgym_guest.http import Handler, HttpError, Request, Response, Router
+from osgym_guest.http import Endpoint, Handler, HttpError, Request, Response, Router
 from osgym_guest.osworld.context import Desktop, OsworldContext
 from osgym_guest.osworld.session import DesktopSession
 
@@ -18,36 +13,23 @@ MAX_UPLOAD_BYTES = 1 << 30
 MAX_JSON_BYTES = 8 << 20
 
 
-@dataclass(frozen=True)
-class OsworldEndpoint:
-    """Location of a handler: ``async def name(context, request) -> Response`` in `module`."""
-
-    method: str
-    path: str
-    module: str
-    name: str
-    deadline_s: float = 30.0
-    max_body: int = 64 * 1024
-    ends_with_caller: bool = False
-
-
 ENDPOINTS = (
-    OsworldEndpoint("GET", "/screenshot", "screen", "screenshot"),
-    OsworldEndpoint("POST", "/screen_size", "screen", "screen_size"),
-    OsworldEndpoint("GET", "/cursor_position", "screen", "cursor_position"),
-    OsworldEndpoint("GET", "/platform", "screen", "platform"),
-    OsworldEndpoint("POST", "/window_size", "screen", "window_size"),
-    OsworldEndpoint("POST", "/desktop_path", "screen", "desktop_path"),
-    OsworldEndpoint("POST", "/wallpaper", "wallpaper", "get_wallpaper"),
-    OsworldEndpoint("POST", "/setup/change_wallpaper", "wallpaper", "change_wallpaper"),
-    OsworldEndpoint("GET", "/terminal", "accessibility", "terminal"),
-    OsworldEndpoint("GET", "/accessibility", "accessibility", "accessibility", 45.0),
-    OsworldEndpoint("POST", "/execute", "commands", "execute", 630.0, MAX_JSON_BYTES, True),
-    OsworldEndpoint("POST", "/setup/execute", "commands", "execute", 630.0, MAX_JSON_BYTES, True),
-    OsworldEndpoint(
+    Endpoint("GET", "/screenshot", "screen", "screenshot"),
+    Endpoint("POST", "/screen_size", "screen", "screen_size"),
+    Endpoint("GET", "/cursor_position", "screen", "cursor_position"),
+    Endpoint("GET", "/platform", "screen", "platform"),
+    Endpoint("POST", "/window_size", "screen", "window_size"),
+    Endpoint("POST", "/desktop_path", "screen", "desktop_path"),
+    Endpoint("POST", "/wallpaper", "wallpaper", "get_wallpaper"),
+    Endpoint("POST", "/setup/change_wallpaper", "wallpaper", "change_wallpaper"),
+    Endpoint("GET", "/terminal", "accessibility", "terminal"),
+    Endpoint("GET", "/accessibility", "accessibility", "accessibility", 45.0),
+    Endpoint("POST", "/execute", "commands", "execute", 630.0, MAX_JSON_BYTES, True),
+    Endpoint("POST", "/setup/execute", "commands", "execute", 630.0, MAX_JSON_BYTES, True),
+    Endpoint(
         "POST", "/execute_with_verification", "commands", "execute_verified", 1260.0, MAX_JSON_BYTES, True
     ),
-    OsworldEndpoint(
+    Endpoint(
         "POST",
         "/setup/execute_with_verification",
         "commands",
@@ -56,18 +38,18 @@ ENDPOINTS = (
         MAX_JSON_BYTES,
         True,
     ),
-    OsworldEndpoint("POST", "/setup/launch", "commands", "launch", 30.0, MAX_JSON_BYTES),
-    OsworldEndpoint("POST", "/run_python", "scripts", "run_python", 60.0, MAX_JSON_BYTES, True),
-    OsworldEndpoint("POST", "/run_bash_script", "scripts", "run_bash_script", 630.0, MAX_JSON_BYTES, True),
-    OsworldEndpoint("POST", "/file", "files", "get_file", 60.0),
-    OsworldEndpoint("POST", "/list_directory", "files", "list_directory", 60.0),
-    OsworldEndpoint("POST", "/setup/upload", "files", "upload", 600.0, MAX_UPLOAD_BYTES),
-    OsworldEndpoint("POST", "/setup/open_file", "open_file", "open_file", 630.0),
-    OsworldEndpoint("POST", "/setup/download_file", "download", "download_file", 330.0),
-    OsworldEndpoint("POST", "/start_recording", "screen", "start_recording"),
-    OsworldEndpoint("POST", "/end_recording", "screen", "end_recording"),
-    OsworldEndpoint("POST", "/setup/activate_window", "screen", "activate_window"),
-    OsworldEndpoint("POST", "/setup/close_window", "screen", "close_window"),
+    Endpoint("POST", "/setup/launch", "commands", "launch", 30.0, MAX_JSON_BYTES),
+    Endpoint("POST", "/run_python", "scripts", "run_python", 60.0, MAX_JSON_BYTES, True),
+    Endpoint("POST", "/run_bash_script", "scripts", "run_bash_script", 630.0, MAX_JSON_BYTES, True),
+    Endpoint("POST", "/file", "files", "get_file", 60.0),
+    Endpoint("POST", "/list_directory", "files", "list_directory", 60.0),
+    Endpoint("POST", "/setup/upload", "files", "upload", 600.0, MAX_UPLOAD_BYTES),
+    Endpoint("POST", "/setup/open_file", "open_file", "open_file", 630.0),
+    Endpoint("POST", "/setup/download_file", "download", "download_file", 330.0),
+    Endpoint("POST", "/start_recording", "screen", "start_recording"),
+    Endpoint("POST", "/end_recording", "screen", "end_recording"),
+    Endpoint("POST", "/setup/activate_window", "screen", "activate_window"),
+    Endpoint("POST", "/setup/close_window", "screen", "close_window"),
 )
 
 
@@ -93,24 +75,15 @@ def register(
 def add_endpoints(router: Router, context: OsworldContext) -> None:
     """Add OSWorld's endpoints to a router for an existing context."""
     for endpoint in ENDPOINTS:
-        router.add(
-            endpoint.method,
-            endpoint.path,
-            _handler(endpoint, context),
-            max_body=endpoint.max_body,
-            deadline_s=endpoint.deadline_s,
-            ends_with_caller=endpoint.ends_with_caller,
-        )
+        endpoint.add_to(router, _with_errors(endpoint.handler(__name__, context)))
 
 
-def _handler(endpoint: OsworldEndpoint, context: OsworldContext) -> Handler:
+def _with_errors(handler: Callable[[Request], Awaitable[Response]]) -> Handler:
     async def handle(request: Request) -> Response:
-        module = import_module(f"{__name__}.{endpoint.module}")
         try:
-            response: Response = await getattr(module, endpoint.name)(context, request)
+            return await handler(request)
         except HttpError as exc:
             return error(exc.status, exc.message, exc.code)
-        return response
 
     return handle
 

@@ -22,13 +22,32 @@ PART_NAME_CHARS = 48
 MAX_SIZELESS_BYTES = 16 * 1024 * 1024
 
 
+class NotRegular(IsADirectoryError):
+    """A path leads to a folder, a device or a pipe."""
+
+
+def begin(path: Path, most: int = MAX_SIZELESS_BYTES) -> tuple[int, bytes]:
+    """Return a file's size, and up to `most` bytes of one that reports to be empty, as those of ``/proc`` do.
+
+    The file may be a pipe, for whose writer the agent must not wait.
+
+    Raises:
+        OSError: It cannot be read; `NotRegular` when it is no regular file.
+    """
+    with os.fdopen(os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC), "rb") as file:
+        info = os.fstat(file.fileno())
+        if not stat.S_ISREG(info.st_mode):
+            raise NotRegular(errno.EINVAL, "not a regular file")
+        return info.st_size, b"" if info.st_size else file.read(most)
+
+
 async def get_file(context: OsworldContext, request: Request) -> Response:
     path = context.session.path(fields.text(dict(request.form().fields), "file_path"))
     file = context.session.file(path)
     try:
         if not stat.S_ISREG(file.stat().st_mode):
             return error(400, f"not a regular file: {path}", "not_a_file")
-        size, head = _begin(file)
+        size, head = begin(file)
     except IsADirectoryError:
         return error(400, f"not a regular file: {path}", "not_a_file")
     except (FileNotFoundError, NotADirectoryError):
@@ -40,21 +59,6 @@ async def get_file(context: OsworldContext, request: Request) -> Response:
     safe = "".join(char if char.isprintable() else "_" for char in ascii_name)
     headers = {**answer.headers, "Content-Disposition": f'attachment; filename="{safe}"'}
     return Response(answer.status, headers, answer.body, answer.file)
-
-
-def _begin(path: Path) -> tuple[int, bytes]:
-    """Return a file's size, and the content of one that reports to be empty.
-
-    A program may replace the file by a pipe meanwhile, for whose writer the agent must not wait.
-
-    Raises:
-        OSError: It cannot be read; `IsADirectoryError` when it is no regular file any more.
-    """
-    with os.fdopen(os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC), "rb") as file:
-        info = os.fstat(file.fileno())
-        if not stat.S_ISREG(info.st_mode):
-            raise IsADirectoryError(f"not a regular file: {path}")
-        return info.st_size, b"" if info.st_size else file.read(MAX_SIZELESS_BYTES)
 
 
 async def list_directory(context: OsworldContext, request: Request) -> Response:

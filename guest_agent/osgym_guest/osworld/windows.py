@@ -102,11 +102,7 @@ class DesktopWindows:
             return self._connection
 
     async def list(self) -> list[DesktopWindow]:
-        """Return all listed windows, oldest first.
-
-        Raises:
-            XError: The X server cannot be reached.
-        """
+        """Return all listed windows, oldest first. Raises XError if the X server cannot be reached."""
         x = await self._x()
         ids = await x.numbers(x.root, "_NET_CLIENT_LIST")
         found = await asyncio.gather(*(self._describe(x, window) for window in ids))

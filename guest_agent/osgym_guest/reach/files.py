@@ -9,7 +9,7 @@ import stat
 from pathlib import Path
 
 from osgym_guest.http import HttpError, Request, Response, bad
-from osgym_guest.osworld.files import MAX_SIZELESS_BYTES
+from osgym_guest.osworld.files import MAX_SIZELESS_BYTES, NotRegular, begin
 from osgym_guest.reach.context import ReachContext
 from osgym_protocol.codec import WireFormatError, known_fields
 from osgym_protocol.codes import GuestErrorCode
@@ -18,10 +18,6 @@ from osgym_protocol.limits import MAX_READ_BYTES
 
 _MISSING = (errno.ENOENT, errno.ENOTDIR)
 _MALFORMED = (errno.ENAMETOOLONG, errno.EINVAL)
-
-
-class NotRegular(OSError):
-    """A path leads to a folder, a device or a pipe."""
 
 
 def refused(path: Path, exc: OSError) -> HttpError:
@@ -49,7 +45,7 @@ async def read(context: ReachContext, request: Request) -> Response:
     path = context.path(body.get("path"))
     file = context.desktop.session.file(path)
     try:
-        size, head = await asyncio.to_thread(_begin, file, min(most + 1, MAX_SIZELESS_BYTES))
+        size, head = await asyncio.to_thread(begin, file, min(most + 1, MAX_SIZELESS_BYTES))
     except NotRegular as exc:
         raise not_regular(path) from exc
     except OSError as exc:
@@ -59,19 +55,6 @@ async def read(context: ReachContext, request: Request) -> Response:
         text = f"{path} has {size} bytes, and {most} were asked for"
         raise HttpError(413, GuestErrorCode.TOO_LARGE, text, {"size": size})
     return Response.data(head) if head or not size else Response.stream(file)
-
-
-def _begin(path: Path, most: int) -> tuple[int, bytes]:
-    """Return a file's size, and the content of one that reports to be empty, as those of ``/proc`` do.
-
-    Raises:
-        OSError: It cannot be read; `NotRegular` when it is no regular file.
-    """
-    with os.fdopen(os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC), "rb") as file:
-        info = os.fstat(file.fileno())
-        if not stat.S_ISREG(info.st_mode):
-            raise NotRegular(errno.EINVAL, "not a regular file")
-        return info.st_size, b"" if info.st_size else file.read(most)
 
 
 async def write(context: ReachContext, request: Request) -> Response:

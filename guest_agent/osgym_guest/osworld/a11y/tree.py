@@ -96,11 +96,7 @@ class Node:
 
 
 async def applications(bus: Bus) -> list[Ref]:
-    """Return the applications that the registry lists.
-
-    Raises:
-        BusError: There is no registry.
-    """
+    """Return the applications that the registry lists. Raises BusError if there is no registry."""
     (found,) = await bus.call(REGISTRY, ROOT_PATH, ATSPI + "Accessible", "GetChildren")
     return [Ref(*pair) for pair in found if pair[1] != NULL_PATH]
 

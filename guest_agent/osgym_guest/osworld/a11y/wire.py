@@ -113,11 +113,7 @@ def message_size(buffer: bytes | bytearray | memoryview) -> int:
 
 
 def decode(data: bytes) -> BusMessage:
-    """Decode one whole message.
-
-    Raises:
-        WireError: The bytes contradict their own lengths or signature.
-    """
+    """Decode one whole message. Raises WireError if the bytes contradict their own lengths or signature."""
     try:
         body_length, serial, fields_length = struct.unpack_from("<III", data, 4)
         at, end = 16, 16 + fields_length

@@ -74,11 +74,7 @@ async def read_windows() -> list[XWindow]:
 
 
 async def connect() -> XConnection:
-    """Connect to the session's display.
-
-    Raises:
-        XError: It cannot be reached.
-    """
+    """Connect to the session's display. Raises XError if it cannot be reached."""
     home = Path(os.environ.get("HOME", "/"))
     xauthority = x11.default_xauthority(home, os.environ.get("XAUTHORITY"))
     return await x11.connect(os.environ.get("DISPLAY", ":0"), xauthority)
