@@ -59,11 +59,7 @@ def make_async_client(
     """Return an asynchronous client whose requests go through the proxies of `route`, and through no others.
 
     Args:
-        route: Proxies by request.
-        base_url: URL to which relative URLs of requests are resolved.
-        headers: Headers of every request.
-        verify: TLS context; True: the system's authorities; False: certificates are not checked.
-        timeout: Timeout of each part of a request, in seconds.
+        route, base_url, headers, verify, timeout: As for `make_client`.
         limits: Bounds on connections, counted apart for each proxy and for direct connections.
         transport: Transport that replaces `route`, `verify` and `limits`.
     """

@@ -66,16 +66,6 @@ def plugin_names(group: PluginGroup) -> tuple[str, ...]:
     return tuple(_entries(group))
 
 
-def plugin_distribution(group: PluginGroup, name: str) -> str:
-    """Name of the distribution that registers the extension.
-
-    Raises:
-        UnknownPlugin: No distribution registers this name.
-        DuplicatePlugin: Two distributions register the same name in this group.
-    """
-    return _distribution(_entry(group, name))
-
-
 def plugin_folders(*groups: PluginGroup) -> tuple[str, ...]:
     """Folders in which the distributions that register extensions of these groups are installed, sorted.
 

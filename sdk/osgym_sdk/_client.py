@@ -11,7 +11,7 @@ from typing import Any, Self, Unpack
 
 from osgym_sdk import _sigterm
 from osgym_sdk._background import BackgroundTasks
-from osgym_sdk._batch.batch import Batch, BatchPlan
+from osgym_sdk._batch.batch import Batch, BatchPlan, PlannedRun
 from osgym_sdk._batch.host_steps import step_many
 from osgym_sdk._batch.options import RunArguments, read_run_arguments
 from osgym_sdk._batch.policy import Policy, check_policy
@@ -76,7 +76,7 @@ class AsyncClient:
         self._watch = None if opened is None else self._members.watch(opened)
         self._ready = ReadyQueue(config.timeouts.step_s)
         self._adapt_policy: Callable[[Policy], Policy] | None = None
-        self._batches: weakref.WeakSet[Batch | Rollouts] = weakref.WeakSet()
+        self._batches: weakref.WeakSet[PlannedRun[Any]] = weakref.WeakSet()
         if config.handle_sigterm:
             _sigterm.watch(self)
 

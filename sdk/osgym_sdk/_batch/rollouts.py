@@ -3,26 +3,21 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import heapq
 import logging
 import math
-from collections.abc import AsyncIterator, Sized
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from osgym_sdk._background import BackgroundTasks
-from osgym_sdk._batch.batch import BatchPlan, numbered
+from osgym_sdk._batch.batch import BatchPlan, PlannedRun, numbered
 from osgym_sdk._batch.policy import PolicyRunner
 from osgym_sdk._batch.progress import Tally
 from osgym_sdk._batch.task_run import TaskRun
 from osgym_sdk._episode.checkpoints import AsyncCheckpoint
 from osgym_sdk._episode.episode import AsyncEpisode
-from osgym_sdk._exceptions import BranchFailed, NoCapacity, OSGymError, Unsupported
+from osgym_sdk._exceptions import BranchFailed, NoCapacity, Unsupported
 from osgym_sdk._models.evaluation import Failure
 from osgym_sdk._models.results import Group, Result, is_lost
-
-if TYPE_CHECKING:
-    pass
 
 _LOG = logging.getLogger("osgym.sdk")
 
@@ -62,92 +57,47 @@ class PrioritySemaphore:
         self._free += 1
 
 
-class Rollouts:
+class Rollouts(PlannedRun[Group]):
     """Iterate over it once: ``async for group in client.rollouts(...)``. Leaving the loop stops the rest.
 
     Memory is bounded: at most ``concurrency`` groups are under way, and as many wait for a slow consumer.
     """
 
+    name = "rollouts"
+
     def __init__(self, plan: BatchPlan, size: int, background: BackgroundTasks) -> None:
-        self._plan = plan
+        super().__init__(plan, size)
         self._size = size
         self._background = background
-        total = len(plan.tasks) * size if isinstance(plan.tasks, Sized) else None
-        self._tally = Tally(total, plan.options.on_progress, plan.clock)
-        concurrency = plan.options.concurrency
-        self._slots = PrioritySemaphore(concurrency)
-        self._open_groups = asyncio.Semaphore(concurrency)
-        self._done: asyncio.Queue[Group | BaseException | None] = asyncio.Queue(concurrency)
-        self._used = False
-        self._tasks: set[asyncio.Task[None]] = set()
+        self._slots = PrioritySemaphore(plan.options.concurrency)
+        self._open_groups = asyncio.Semaphore(plan.options.concurrency)
 
-    async def aclose(self) -> None:
-        """Stop all episodes and wait until their leases and starts are given back. Idempotent."""
-        tasks, self._tasks = self._tasks, set()
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
-        if self._used:
-            with contextlib.suppress(asyncio.QueueFull):
-                self._done.put_nowait(OSGymError("the rollouts were closed", code="closed"))
-
-    def __aiter__(self) -> AsyncIterator[Group]:
-        if self._used:
-            raise RuntimeError("rollouts are run once")
-        self._used = True
-        return self._run()
-
-    async def _run(self) -> AsyncIterator[Group]:
-        self._tally.start()
-        self._spawn(self._pull(), "osgym-rollouts")
-        try:
-            while (item := await self._done.get()) is not None:
-                if isinstance(item, BaseException):
-                    raise item
-                yield item
-        finally:
-            await self.aclose()
-            self._tally.report(done=True)
-
-    def _spawn(self, work: Any, name: str) -> asyncio.Task[None]:
-        task: asyncio.Task[None] = asyncio.create_task(work, name=name)
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
-        return task
-
-    async def _pull(self) -> None:
+    async def _play(self) -> None:
         """Begin a group whenever a slot is free that no member of an earlier group waits for."""
         groups: set[asyncio.Task[None]] = set()
-        try:
-            source = numbered(self._plan.tasks)
-            while True:
-                await self._open_groups.acquire()
-                await self._slots.acquire(math.inf)
-                pulled = await anext(source, None)
-                if pulled is None:
-                    break
-                group = self._spawn(self._group(*pulled), f"osgym-group-{pulled[0]}")
-                groups.add(group)
-                group.add_done_callback(groups.discard)
-            while groups:
-                await asyncio.wait(set(groups))
-            if self._plan.options.recorder is not None:
-                await self._plan.options.recorder.flush()
-            await self._done.put(None)
-        except Exception as exc:  # noqa: BLE001 - top of a task: the consumer raises it
-            _LOG.debug("the tasks of rollouts failed", exc_info=True)
-            await self._done.put(exc)
+        source = numbered(self.plan.tasks)
+        while True:
+            await self._open_groups.acquire()
+            await self._slots.acquire(math.inf)
+            pulled = await anext(source, None)
+            if pulled is None:
+                break
+            group = self._spawn(self._group(*pulled), f"osgym-group-{pulled[0]}")
+            groups.add(group)
+            group.add_done_callback(groups.discard)
+        while groups:
+            await asyncio.wait(set(groups))
 
     async def _group(self, index: int, task: Any) -> None:
         """Run a group; the slot that is held goes to its set-up, and then to a member."""
         try:
-            run = _GroupRun(self._plan, self._slots, self._background, self._size, self._tally)
+            run = _GroupRun(self.plan, self._slots, self._background, self._size, self._tally)
             group = await run.run(index, task)
             self._tally.fail(self._size - len(group.results))
-            await self._done.put(group)
+            await self._results.put(group)
         except Exception as exc:  # noqa: BLE001 - as above
             _LOG.error("a fault of the client in a group", exc_info=exc)
-            await self._done.put(exc)
+            await self._results.put(exc)
         finally:
             self._open_groups.release()
 

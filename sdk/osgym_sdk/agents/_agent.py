@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import itertools
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from typing import Any, Self
 
@@ -215,6 +216,18 @@ class Conversation(ABC):
     def _not_the_apis(self, what: str) -> ModelError:
         """Return the error for an answer of the wrong form."""
         return ModelError(f"the answer {what}", code=ModelError.PROTOCOL, host=self._server.base_url)
+
+
+def leave_out(kept: int | None, images: Iterable[Callable[[], None]]) -> None:
+    """Leave images out of a history but for the newest.
+
+    Args:
+        kept: Number of images that stay; None: all.
+        images: For each image, the newest first, the function that leaves it out.
+    """
+    if kept is not None:
+        for leave in itertools.islice(images, kept, None):
+            leave()
 
 
 def _told(obs: Observation) -> Observation:

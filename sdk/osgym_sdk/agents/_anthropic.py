@@ -6,14 +6,15 @@ The forms were read in the computer use tool's page of platform.claude.com (2026
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import functools
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 from osgym_protocol.grammars import GRAMMARS
 from osgym_sdk._exceptions import ConfigError
 from osgym_sdk._inputs.reading import Reading
 from osgym_sdk._models.observation import Observation
-from osgym_sdk.agents._agent import ComputerToolAgent, Conversation, instruction_of
+from osgym_sdk.agents._agent import ComputerToolAgent, Conversation, instruction_of, leave_out
 from osgym_sdk.agents._server import ENVIRON, ModelServer, Reply, ServerOptions, api_key_of, base_url_of
 from osgym_sdk.agents._turn import Turn, Usage, count, objects_at, text_at
 from osgym_sdk.wire import ObserveOptions
@@ -99,7 +100,7 @@ class AnthropicConversation(Conversation):
         if not self._messages:
             told.insert(0, {"type": "text", "text": self.instruction})
         self._messages.append({"role": "user", "content": told})
-        _drop_images(self._messages, agent.images)
+        leave_out(agent.images, _images(self._messages))
         body: dict[str, Any] = {
             "model": agent.model,
             "max_tokens": agent.max_tokens,
@@ -157,22 +158,13 @@ def _cached(messages: list[dict[str, Any]]) -> list[dict[str, Any]]:
     return [*messages[:-1], {**last, "content": content}]
 
 
-def _drop_images(messages: list[dict[str, Any]], kept: int | None) -> None:
-    if kept is None:
-        return
-    left = kept
+def _images(messages: list[dict[str, Any]]) -> Iterator[Callable[[], None]]:
     for message in reversed(messages):
-        if message["role"] != "user":
-            continue
-        for holder in reversed([message, *message["content"]]):
+        for holder in reversed([message, *message["content"]]) if message["role"] == "user" else ():
             content = holder.get("content")
-            if not isinstance(content, list):
-                continue
-            for place in reversed(range(len(content))):
+            for place in reversed(range(len(content))) if isinstance(content, list) else ():
                 if content[place].get("type") == "image":
-                    left -= 1
-                    if left < 0:
-                        content[place] = LEFT_OUT
+                    yield functools.partial(content.__setitem__, place, LEFT_OUT)
 
 
 def _pointer(actions: tuple[Mapping[str, Any], ...]) -> tuple[int, int] | None:

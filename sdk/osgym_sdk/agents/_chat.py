@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import functools
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -10,7 +11,7 @@ from osgym_protocol.grammars import Coordinates
 from osgym_sdk._exceptions import ConfigError
 from osgym_sdk._inputs.reading import Reading
 from osgym_sdk._models.observation import Observation
-from osgym_sdk.agents._agent import Agent, Conversation, instruction_of
+from osgym_sdk.agents._agent import Agent, Conversation, instruction_of, leave_out
 from osgym_sdk.agents._prompts import Prompt, prompt_named
 from osgym_sdk.agents._server import ENVIRON, ModelServer, Reply, ServerOptions, api_key_of, base_url_of
 from osgym_sdk.agents._turn import Turn, Usage, count, objects_at, shortened, text_at
@@ -94,7 +95,7 @@ class ChatConversation(Conversation):
             self._messages += obs.to_chat((), text=prompt.first(self.instruction))
         else:
             self._messages += obs.to_chat(self._calls or (), error=error)
-        _drop_images(self._messages, self._agent.images)
+        leave_out(self._agent.images, _images(self._messages))
         return "/chat/completions", {**self._agent.body, "messages": self._messages}
 
     def _turn(self, reply: Reply) -> Turn:
@@ -130,14 +131,9 @@ class ChatConversation(Conversation):
         self._messages.append(said)
 
 
-def _drop_images(messages: list[dict[str, Any]], kept: int) -> None:
-    left = kept
+def _images(messages: list[dict[str, Any]]) -> Iterator[Callable[[], None]]:
     for message in reversed(messages):
         content = message["content"]
-        if message["role"] != "user" or not isinstance(content, list):
-            continue
-        for place in reversed(range(len(content))):
-            if content[place].get("type") == "image_url":
-                left -= 1
-                if left < 0:
-                    content[place] = LEFT_OUT
+        for place in reversed(range(len(content))) if message["role"] == "user" else ():
+            if isinstance(content, list) and content[place].get("type") == "image_url":
+                yield functools.partial(content.__setitem__, place, LEFT_OUT)

@@ -7,14 +7,15 @@ browser's own functions alone.
 
 from __future__ import annotations
 
+import functools
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 from osgym_sdk._exceptions import ConfigError
 from osgym_sdk._inputs.reading import Reading
 from osgym_sdk._models.observation import Observation
-from osgym_sdk.agents._agent import ComputerToolAgent, Conversation, instruction_of
+from osgym_sdk.agents._agent import ComputerToolAgent, Conversation, instruction_of, leave_out
 from osgym_sdk.agents._server import ENVIRON, ModelServer, Reply, ServerOptions, api_key_of, base_url_of
 from osgym_sdk.agents._turn import Turn, Usage, count, objects_at, text_at
 
@@ -99,7 +100,7 @@ class GeminiConversation(Conversation):
         if not self._contents:
             told.insert(0, {"text": self.instruction})
         self._contents.append({"role": "user", "parts": told})
-        _drop_images(self._contents, agent.images)
+        leave_out(agent.images, _images(self._contents))
         body: dict[str, Any] = {
             "contents": self._contents,
             "tools": [{"computer_use": TOOLS[agent.tool]}],
@@ -142,22 +143,13 @@ class GeminiConversation(Conversation):
             self._contents.append({"role": "model", "parts": turn.output})
 
 
-def _drop_images(contents: list[dict[str, Any]], kept: int | None) -> None:
-    if kept is None:
-        return
-    left = kept
+def _images(contents: list[dict[str, Any]]) -> Iterator[Callable[[], None]]:
     for content in reversed(contents):
-        if content["role"] != "user":
-            continue
-        for place in reversed(range(len(content["parts"]))):
-            part = content["parts"][place]
-            response = part.get("function_response")
-            if "inline_data" not in part and not (response and response.get("parts")):
-                continue
-            left -= 1
-            if left >= 0:
-                continue
-            if response is None:
-                content["parts"][place] = LEFT_OUT
-            else:
-                content["parts"][place] = {"function_response": {**response, "parts": []}}
+        parts = content["parts"]
+        for place in reversed(range(len(parts))) if content["role"] == "user" else ():
+            response = parts[place].get("function_response")
+            if response and response.get("parts"):
+                without = {"function_response": {**response, "parts": []}}
+                yield functools.partial(parts.__setitem__, place, without)
+            elif "inline_data" in parts[place]:
+                yield functools.partial(parts.__setitem__, place, LEFT_OUT)

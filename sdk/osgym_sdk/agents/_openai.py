@@ -5,13 +5,14 @@ The forms were read in openai-python of 2026-08-21 (`types/responses/`): see the
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import functools
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 from osgym_sdk._exceptions import ConfigError
 from osgym_sdk._inputs.reading import Reading
 from osgym_sdk._models.observation import Observation
-from osgym_sdk.agents._agent import ComputerToolAgent, Conversation, instruction_of
+from osgym_sdk.agents._agent import ComputerToolAgent, Conversation, instruction_of, leave_out
 from osgym_sdk.agents._server import ENVIRON, ModelServer, Reply, ServerOptions, api_key_of, base_url_of
 from osgym_sdk.agents._turn import Turn, Usage, count, objects_at, text_at
 
@@ -94,7 +95,7 @@ class OpenAIConversation(Conversation):
         if agent.system:
             body["instructions"] = agent.system
         if agent.history == "full":
-            _drop_images(self._items, agent.images)
+            leave_out(agent.images, _images(self._items))
             body |= {"store": False, "include": ["reasoning.encrypted_content"]}
         elif self._previous:
             body["previous_response_id"] = self._previous
@@ -155,24 +156,18 @@ class OpenAIConversation(Conversation):
             self._items = []
 
 
-def _drop_images(items: list[dict[str, Any]], kept: int | None) -> None:
-    """Leave the newest screenshots only; a call's output must be an image, so an empty one stands there."""
-    if kept is None:
-        return
-    left = kept
+def _images(items: list[dict[str, Any]]) -> Iterator[Callable[[], None]]:
     for item in reversed(items):
-        if item.get("type") == "computer_call_output":
-            left -= 1
-            if left < 0 and item["output"].get("image_url") != _EMPTY_PNG:
-                item["output"] = {**item["output"], "image_url": _EMPTY_PNG}
+        if item.get("type") == "computer_call_output":  # its output must be an image: an empty one
+            yield functools.partial(item.__setitem__, "output", {**item["output"], "image_url": _EMPTY_PNG})
         elif item.get("role") == "user":
             for part in [part for part in item["content"] if part.get("type") == "input_image"]:
-                left -= 1
-                if left < 0:
-                    item["content"].remove(part)
-                    item["content"] = item["content"] or [
-                        {"type": "input_text", "text": "(screenshot left out)"}
-                    ]
+                yield functools.partial(_leave_out, item, part)
+
+
+def _leave_out(message: dict[str, Any], image: dict[str, Any]) -> None:
+    message["content"].remove(image)
+    message["content"] = message["content"] or [{"type": "input_text", "text": "(screenshot left out)"}]
 
 
 _EMPTY_PNG = (
