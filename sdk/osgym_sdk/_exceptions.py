@@ -42,10 +42,15 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
+from osgym_protocol.codes import MEANINGS
 from osgym_sdk.wire import ErrorClass, ErrorCode, ErrorInfo
 
 if TYPE_CHECKING:
     from osgym_sdk._fleet.host import HostPhase
+
+
+_BY_CODE: dict[str, type[OSGymError]] = {}
+"""Exceptions by the host's code; each class adds itself under its ``default_code``."""
 
 
 class OSGymError(Exception):
@@ -63,6 +68,13 @@ class OSGymError(Exception):
     default_code = "error"
     error_class: ErrorClass | None = ErrorClass.INFRA
     phase: HostPhase | None = None
+
+    def __init_subclass__(cls) -> None:
+        """Take the party at fault from the protocol, for a class of a host's code."""
+        meaning = MEANINGS.get(cls.__dict__.get("default_code", ""))
+        if meaning is not None:
+            cls.error_class = meaning.error_class
+            _BY_CODE.setdefault(cls.default_code, cls)
 
     def __init__(
         self,
@@ -93,7 +105,6 @@ class ConfigError(OSGymError, ValueError):
 
 class BadRequest(OSGymError, ValueError):
     default_code = ErrorCode.BAD_REQUEST
-    error_class = None
 
 
 class ProtocolError(OSGymError):
@@ -137,7 +148,6 @@ class NoCapacity(OSGymError):
 
 class Unsupported(OSGymError):
     default_code = ErrorCode.UNSUPPORTED
-    error_class = None
 
 
 class BranchFailed(OSGymError):
@@ -146,7 +156,6 @@ class BranchFailed(OSGymError):
 
 class CheckpointNotFound(OSGymError):
     default_code = ErrorCode.UNKNOWN_CHECKPOINT
-    error_class = None
 
 
 class Timeout(OSGymError, TimeoutError):
@@ -184,7 +193,6 @@ class EpisodeLost(EpisodeError):
 
 class EpisodeEnded(EpisodeError):
     default_code = ErrorCode.EPISODE_ENDED
-    error_class = None
 
 
 class StaleObservation(EpisodeError):
@@ -195,7 +203,7 @@ class StaleObservation(EpisodeError):
 class ReachError(EpisodeError):
     """Something past the screen could not be done; the episode goes on."""
 
-    default_code = ErrorCode.REACH_FAILED
+    default_code = "reach"
     error_class = None
 
 
@@ -235,7 +243,6 @@ class InvalidAction(OSGymError, ValueError):
     """``info``: what a policy that raises this wants kept, as the ``info`` of a :class:`Decision`."""
 
     default_code = ErrorCode.INVALID_ACTION
-    error_class = ErrorClass.MODEL
     info: Any = None
 
 
@@ -256,7 +263,6 @@ class ModelError(OSGymError):
 
 class TaskError(OSGymError):
     default_code = ErrorCode.TASK_INVALID
-    error_class = ErrorClass.TASK
 
 
 class TaskUnsupported(TaskError):
@@ -269,7 +275,6 @@ class SetupFailed(TaskError):
 
 class EvaluatorError(OSGymError):
     default_code = ErrorCode.EVALUATOR_ERROR
-    error_class = ErrorClass.TASK
 
 
 class DatasetError(OSGymError):
@@ -279,42 +284,18 @@ class DatasetError(OSGymError):
     error_class = None
 
 
-_BY_CODE: dict[str, type[OSGymError]] = {
-    ErrorCode.BAD_REQUEST: BadRequest,
-    ErrorCode.UNAUTHORIZED: AuthError,
+_BY_CODE |= {
     ErrorCode.FORBIDDEN: AuthError,
     ErrorCode.INSUFFICIENT_SCOPE: AuthError,
-    ErrorCode.RATE_LIMITED: RateLimited,
     ErrorCode.NOT_FOUND: ProtocolError,
-    ErrorCode.INVALID_ACTION: InvalidAction,
     ErrorCode.BAD_SEQUENCE: ProtocolError,
     ErrorCode.UNKNOWN_EPISODE: EpisodeLost,
-    ErrorCode.EPISODE_ENDED: EpisodeEnded,
-    ErrorCode.EPISODE_LOST: EpisodeLost,
     ErrorCode.LEASE_EXPIRED: EpisodeLost,
     ErrorCode.LEASE_MISMATCH: ProtocolError,
     ErrorCode.CANCELLED: EpisodeEnded,
-    ErrorCode.TASK_INVALID: TaskError,
-    ErrorCode.TASK_UNSUPPORTED: TaskUnsupported,
-    ErrorCode.SETUP_FAILED: SetupFailed,
-    ErrorCode.EVALUATOR_ERROR: EvaluatorError,
-    ErrorCode.NO_CAPACITY: NoCapacity,
     ErrorCode.DRAINING: NoCapacity,
     ErrorCode.SHUTTING_DOWN: NoCapacity,
-    ErrorCode.UNKNOWN_CHECKPOINT: CheckpointNotFound,
     ErrorCode.UNKNOWN_IMAGE: Unsupported,
-    ErrorCode.UNSUPPORTED: Unsupported,
-    ErrorCode.BRANCH_FAILED: BranchFailed,
-    ErrorCode.REACH_FORBIDDEN: ReachForbidden,
-    ErrorCode.REACH_BUSY: ReachBusy,
-    ErrorCode.REACH_FAILED: ReachFailed,
-    ErrorCode.PATH_NOT_FOUND: PathNotFound,
-    ErrorCode.PATH_REFUSED: PathRefused,
-    ErrorCode.TOO_LARGE: TooLarge,
-    ErrorCode.COMMAND_NOT_STARTED: CommandNotStarted,
-    ErrorCode.PORT_CLOSED: PortClosed,
-    ErrorCode.TIMEOUT: Timeout,
-    ErrorCode.INTERNAL: HostError,
 }
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import statistics
 from pathlib import Path
 
 from PIL import Image, ImageDraw, ImageFont
@@ -16,14 +17,10 @@ _DARK, _LIGHT, _GREEN, _RED = (24, 26, 33), (222, 226, 235), (120, 210, 130), (2
 
 
 def quantile(values: list[float], q: float) -> float | None:
-    """Return the q-quantile (0 to 1), linear between neighbours; None without values."""
-    if not values:
-        return None
-    ordered = sorted(values)
-    place = q * (len(ordered) - 1)
-    low = int(place)
-    high = min(low + 1, len(ordered) - 1)
-    return ordered[low] + (ordered[high] - ordered[low]) * (place - low)
+    """Return the q-quantile (0.01 to 0.99), linear between neighbours; None without values."""
+    if len(values) < 2:
+        return values[0] if values else None
+    return statistics.quantiles(values, n=100, method="inclusive")[round(q * 100) - 1]
 
 
 def table(plays: list[Play]) -> Table:

@@ -15,12 +15,15 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from osgym_sdk._exceptions import ConfigError, DatasetError
+from osgym_sdk._inputs.reading import as_reading
 from osgym_sdk.data._dataset import Dataset, Episode, Step
 from osgym_sdk.data._schema import COLUMNS
+from osgym_sdk.wire import Done
 
 OnEpisode = Callable[[], object]
 SHARD_BYTES = 512 * 1024 * 1024
 _GROUP_ROWS = 32
+_NOT_SAID = ("screenshot", "observe", "done", "fail")
 _IMAGES = ("image_before", "image")
 _FRAME_OF = {"image_before": "frame_before", "image": "frame"}
 
@@ -204,9 +207,7 @@ def export_chat(
         ConfigError: there is no such grammar.
         DatasetError: it cannot be written, or the data set not read.
     """
-    from osgym_sdk.data._say import make_speaker
-
-    say = make_speaker(grammar)
+    say = _make_speaker(grammar)
     make_folder(folder)
     (folder / "images").mkdir()
     count = skipped = 0
@@ -234,6 +235,47 @@ def export_chat(
         shutil.rmtree(folder / "images", ignore_errors=True)
         raise DatasetError(f"{folder}: {exc.strerror or exc}", code="dataset_io") from exc
     return Exported(count, skipped, reason)
+
+
+def _make_speaker(grammar: str) -> Callable[[Step], str]:
+    """Return a function that renders a step in a grammar (``uitars``, ``qwen/qwen2.5-vl``, …).
+
+    The model's own words are taken where they were recorded and the grammar reads them. What is returned
+    raises ConfigError where the grammar has no words for the actions.
+
+    Raises:
+        ConfigError: there is no such grammar.
+    """
+    from osgym_protocol.grammars import CannotRender, Context, Ending, UnreadableAction, parse, render
+
+    reading = None if grammar == "auto" else as_reading(grammar, None)
+    if reading is None:
+        raise ConfigError("the grammar of an export is one by name, not auto")
+    endings = {Done.DONE: Ending.DONE, Done.FAIL: Ending.FAIL}
+
+    def say(step: Step) -> str:
+        if not step["screen_width"] or not step["screen_height"]:
+            raise ConfigError("the size of the screen was not recorded")
+        screen = (step["screen_width"], step["screen_height"])
+        size = (step["frame_width"] or screen[0], step["frame_height"] or screen[1])
+        context = Context(screen, None, reading.version, size)
+        words = step["text"]
+        if words:
+            try:
+                parse(words, context, reading.grammar)
+                return str(words)
+            except (UnreadableAction, ValueError):
+                pass  # a thought beside the actions, or another grammar
+        actions = [action for action in step.actions if action.get("op") not in _NOT_SAID]
+        ending = endings.get(step["done"])
+        try:
+            said = render(actions, context, reading.grammar, ending)
+        except (CannotRender, ValueError, KeyError, TypeError) as exc:
+            raise ConfigError(f"{grammar} cannot say {json.dumps(step.actions)[:200]}: {exc}") from exc
+        text = said if isinstance(said, str) else json.dumps(said, ensure_ascii=True)
+        return f"Thought: {words}\n{text}" if words and reading.grammar == "uitars" else text
+
+    return say
 
 
 def _conversation(step: Step, image: str, said: Sequence[str], words: str) -> dict[str, Any]:
