@@ -14,9 +14,9 @@ from pathlib import Path
 
 from osgym_host.addresses import TcpAddress
 from osgym_host.guest_client import GuestClient, GuestError
-from osgym_host.images.disks.store import DiskImage
-from osgym_host.runtimes.qemu.machine.argv import Disk, Kernel, Launch, Ram, Shape, UserNet, to_argv
-from osgym_host.runtimes.qemu.machine.qmp import Qmp
+from osgym_qemu.disks.store import DiskImage
+from osgym_qemu.machine.argv import Disk, Kernel, Launch, Ram, Shape, UserNet, to_argv
+from osgym_qemu.machine.qmp import Qmp
 
 READY_TIMEOUT_S = 600.0
 SAVE_TIMEOUT_S = 120.0

@@ -16,10 +16,10 @@ import httpx
 
 from benchmarks.common import argument_parser, local_service, machine
 from osgym_host.guest_client import GuestClient, GuestError
-from osgym_host.images.snapshots import SnapshotStore
 from osgym_host.images.store import default_data_dir
 from osgym_host.runtimes.processes import pss_mib
-from osgym_host.runtimes.qemu.machine.records import VmPhase, VmRecord
+from osgym_qemu.machine.records import VmPhase, VmRecord
+from osgym_qemu.snapshots import SnapshotStore
 
 START_S = 180.0
 

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from benchmarks.common import meminfo_mib
-from osgym_host.runtimes.qemu.machine.records import VmRecord
+from osgym_qemu.machine.records import VmRecord
 
 HOST_FIELDS = ("MemAvailable", "Shmem", "PageTables", "Slab", "KernelStack", "AnonPages")
 _SCHEDULER_CLOCK = 2

@@ -52,15 +52,15 @@ from benchmarks.vm_disks import (
 from benchmarks.vm_look import Floor, memory
 from benchmarks.vm_work import STEPS, work_in_all
 from osgym_host.guest_client import GuestClient
-from osgym_host.images.disks.store import DiskStore
-from osgym_host.images.snapshots import Snapshot
 from osgym_host.images.store import default_data_dir
 from osgym_host.runtime_factory import find_image, make_runtime
 from osgym_host.runtimes.base import Replica, ReplicaSpec
-from osgym_host.runtimes.qemu.cloning.replica import QemuReplica
-from osgym_host.runtimes.qemu.machine.host_checks import shape_of
-from osgym_host.runtimes.qemu.runtime import QemuRuntime, disk_mib
 from osgym_host.settings import load
+from osgym_qemu.cloning.replica import QemuReplica
+from osgym_qemu.disks.store import DiskStore
+from osgym_qemu.machine.host_checks import shape_of
+from osgym_qemu.runtime import QemuRuntime, disk_mib
+from osgym_qemu.snapshots import Snapshot
 from osgym_sdk import AsyncClient
 
 INSTANCE = f"bench-provisioning-{os.getpid()}"

@@ -34,10 +34,10 @@ from benchmarks.vm_common import Service, described, options, vm_service
 from benchmarks.vm_disks import overlay
 from benchmarks.vm_look import Floor, cpu_s, host_growth, host_mib, mean, memory, thread_shares, threads
 from benchmarks.vm_work import TTL_S, work_in_all
-from osgym_host.images.disks.store import DiskStore
-from osgym_host.images.snapshots import Snapshot, SnapshotStore
 from osgym_host.images.store import default_data_dir
-from osgym_host.runtimes.qemu.machine.host_checks import shape_of
+from osgym_qemu.disks.store import DiskStore
+from osgym_qemu.machine.host_checks import shape_of
+from osgym_qemu.snapshots import Snapshot, SnapshotStore
 from osgym_sdk import AsyncClient, AsyncEpisode
 
 TARGET_OWN_MIB = 45.0

@@ -20,19 +20,19 @@ from typing import Any
 
 from benchmarks.common import save, summary
 from benchmarks.vm_common import described, options
-from osgym_host.images.snapshots import Snapshot, SnapshotStore
 from osgym_host.images.store import default_data_dir
 from osgym_host.runtimes.base import ReplicaSpec, Screen
 from osgym_host.runtimes.processes import pss_mib
-from osgym_host.runtimes.qemu.cloning.parked_pool import ParkedPoolOptions
-from osgym_host.runtimes.qemu.cloning.replica import QemuReplica
-from osgym_host.runtimes.qemu.machine.launcher import Launcher
-from osgym_host.runtimes.qemu.network.base import Network
-from osgym_host.runtimes.qemu.network.tap import TapNetwork
-from osgym_host.runtimes.qemu.network.user import UserNetwork
-from osgym_host.runtimes.qemu.runner.container import ContainerLauncher
-from osgym_host.runtimes.qemu.runner.process import ProcessLauncher
-from osgym_host.runtimes.qemu.runtime import QemuOptions, QemuRuntime
+from osgym_qemu.cloning.parked_pool import ParkedPoolOptions
+from osgym_qemu.cloning.replica import QemuReplica
+from osgym_qemu.machine.launcher import Launcher
+from osgym_qemu.network.base import Network
+from osgym_qemu.network.tap import TapNetwork
+from osgym_qemu.network.user import UserNetwork
+from osgym_qemu.runner.container import ContainerLauncher
+from osgym_qemu.runner.process import ProcessLauncher
+from osgym_qemu.runtime import QemuOptions, QemuRuntime
+from osgym_qemu.snapshots import Snapshot, SnapshotStore
 
 WAYS = (("process", "user"), ("process", "tap"), ("container", "user"), ("container", "tap"))
 SETTLE_S = 10.0

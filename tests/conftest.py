@@ -13,10 +13,10 @@ from pathlib import Path
 import pytest
 from hypothesis import settings
 
-from osgym_host.images.disks.store import DiskImage, DiskStore
 from osgym_host.images.errors import ImageError
-from osgym_host.images.snapshots import Snapshot, SnapshotStore
 from osgym_host.images.store import Image, ImageStore, default_data_dir
+from osgym_qemu.disks.store import DiskImage, DiskStore
+from osgym_qemu.snapshots import Snapshot, SnapshotStore
 from osgym_sdk import AsyncClient, AsyncEpisode
 from tests.support.browser import chromium_on_path
 from tests.support.host_process import HostProcess, osgym, running_host, wait_until

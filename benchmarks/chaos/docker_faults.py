@@ -20,8 +20,8 @@ import docker.errors
 
 from benchmarks.chaos.reach import QemuReach
 from benchmarks.common import ServiceFailed
-from osgym_host.runtimes.qemu.runner.daemon import DockerDaemon
-from osgym_host.runtimes.qemu.runner.runner_image import build_runner_image
+from osgym_qemu.runner.daemon import DockerDaemon
+from osgym_qemu.runner.runner_image import build_runner_image
 
 if TYPE_CHECKING:
     from benchmarks.chaos.stage import Stage

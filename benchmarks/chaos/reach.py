@@ -21,7 +21,7 @@ from benchmarks.harness import run_beside
 from osgym_host.addresses import UnixAddress
 from osgym_host.guest_client import GuestClient, GuestError
 from osgym_host.runtimes.processes import start_time_ticks
-from osgym_host.runtimes.qemu.machine.records import VmRecord
+from osgym_qemu.machine.records import VmRecord
 
 AGENT, DISPLAY = "osgym_guest.pyc", "Xvfb"
 """Parts of command lines by which processes inside are found."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from osgym_host.images.derived import DerivedImages
 from osgym_host.runtime_registry import load_runtime_kind, runtime_names
 from osgym_host.runtimes.base import Runtime, RuntimeUnsupported, StartReport
 from osgym_host.runtimes.kind import ImageRef, RuntimeKind
@@ -21,6 +22,15 @@ def runtime_kind(name: str) -> RuntimeKind:
             PluginGroup.RUNTIMES, name, f"the runtime {name!r} registers {kind!r}, not a RuntimeKind"
         )
     return kind
+
+
+def derived_images() -> list[DerivedImages]:
+    """Return the images that the installed runtimes make of golden images; every runtime is imported.
+
+    Raises:
+        PluginError: A runtime cannot be imported, or its entry point names something else.
+    """
+    return [found for name in runtime_names() if (found := runtime_kind(name).derived_images()) is not None]
 
 
 def find_image(settings: Settings) -> ImageRef:

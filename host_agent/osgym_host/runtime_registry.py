@@ -1,7 +1,7 @@
 """Installed runtimes: entry points of the group `osgym.runtimes`, each naming a `runtimes.kind.RuntimeKind`.
 
-No runtime is imported before it is asked for. `local` and `qemu` are registered in this distribution's
-pyproject.toml, as an extension's runtime is in its own.
+No runtime is imported before it is asked for. `local` is registered in this distribution's pyproject.toml, an
+extension's runtime in its own.
 """
 
 from __future__ import annotations
@@ -13,11 +13,18 @@ from pydantic import AfterValidator
 from osgym_protocol.plugins import PluginGroup, load_plugin, plugin_names
 
 DEFAULT_RUNTIME = "local"
+DISTRIBUTIONS = {"local": "osgym-host", "qemu": "osgym-qemu"}
+"""OSGym's runtimes → the distribution that brings each, for error messages."""
 
 
 def runtime_names() -> tuple[str, ...]:
     """Names of all installed runtimes, the default one first."""
     return tuple(sorted(plugin_names(PluginGroup.RUNTIMES), key=lambda name: (name != DEFAULT_RUNTIME, name)))
+
+
+def how_to_install(name: str) -> str:
+    """Return how to install a runtime of OSGym; empty for a runtime of others."""
+    return f"install {DISTRIBUTIONS[name]}" if name in DISTRIBUTIONS else ""
 
 
 def load_runtime_kind(name: str) -> Any:
@@ -33,11 +40,13 @@ def check_runtime_name(name: str) -> str:
     """Return the name of an installed runtime.
 
     Raises:
-        ValueError: None of this name is installed; the message lists those that are.
+        ValueError: It is not installed. The message lists those that are, and names the distribution that
+            brings a runtime of OSGym.
     """
     if name not in runtime_names():
-        installed = ", ".join(map(repr, runtime_names())) or "none: install osgym-host again"
-        raise ValueError(f"no runtime of this name is installed; installed are {installed}")
+        installed = ", ".join(map(repr, runtime_names())) or "none"
+        remedy = f": {how_to_install(name)}" if how_to_install(name) else ""
+        raise ValueError(f"the runtime {name!r} is not installed{remedy}; installed runtimes: {installed}")
     return name
 
 

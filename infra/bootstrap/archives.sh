@@ -17,7 +17,7 @@ step_agent() {
   if [ ! "$OSGYM_AGENT_URI" ] || [ ! "$OSGYM_AGENT_SHA256" ]; then
     die_for_good "OSGYM_AGENT_URI and OSGYM_AGENT_SHA256 are needed"
   fi
-  local name=${OSGYM_AGENT_SHA256#sha256:} work program=()
+  local name=${OSGYM_AGENT_SHA256#sha256:} work program=() runtime='osgym-host[docker]'
   name=${name:0:16}
   if [ -x "$opt/$name/bin/osgym" ] &&
     { [ -e "$opt/$name/.complete" ] || [ "$(readlink "$opt/current" 2>/dev/null)" = "$name" ]; }; then
@@ -31,11 +31,12 @@ step_agent() {
   quietly tar -xf "$work/agent.tar" -C "$work/wheels" --no-same-owner
   rm -rf "${opt:?}/$name"
   quietly python3 -m venv "$opt/$name"
-  # Archives of the release before have the program `osgym` in osgym-host.
+  # Archives of the release before have the program `osgym` and the runtime qemu in osgym-host.
   ! compgen -G "$work/wheels/osgym_cli-*.whl" >/dev/null || program=(osgym-cli)
+  ! compgen -G "$work/wheels/osgym_qemu-*.whl" >/dev/null || runtime='osgym-qemu[docker]'
   # Nothing but what was fetched: no index is asked.
   quietly "$opt/$name/bin/python" -m pip install -q --disable-pip-version-check --no-index \
-    --find-links "$work/wheels" 'osgym-host[docker]' "${program[@]}"
+    --find-links "$work/wheels" osgym-host "$runtime" "${program[@]}"
   # What the scaling's metric needs; an archive without it still makes a host that serves.
   if [ "$OSGYM_METRICS_TO" != none ] && ! "$opt/$name/bin/python" -m pip install -q --disable-pip-version-check \
     --no-index --find-links "$work/wheels" "osgym-host[${OSGYM_METRICS_TO%%:*}]" >/dev/null 2>&1; then

@@ -17,7 +17,7 @@ from osgym_guest.server import Server
 from osgym_host.addresses import UnixAddress
 from osgym_host.guest_client import GuestClient, GuestError, GuestTimeout
 from osgym_host.guest_client.http import HttpClient
-from osgym_host.runtimes.qemu.agentless.serve import HttpRequest, ServedResponse, UnixServer
+from osgym_qemu.agentless.serve import HttpRequest, ServedResponse, UnixServer
 from osgym_sdk._transport.http1 import Http1Connection
 from tests.fuzz.engine import Run, Target
 from tests.fuzz.mutation import after, mutate, mutate_record

@@ -18,18 +18,18 @@ from random import Random
 from osgym_host.core.special_addresses import kind_of
 from osgym_host.episodes.checkpoint_store import MAGIC, CheckpointRecord, head_of, read_head
 from osgym_host.episodes.journal import JournalEntry
-from osgym_host.images.disks import boot
-from osgym_host.images.disks.manifest import DiskFormat
-from osgym_host.images.disks.qcow2 import Qcow2Error, check_file
+from osgym_host.images.qcow2 import Qcow2Error, check_file
 from osgym_host.runtimes.base import PointFailed
-from osgym_host.runtimes.qemu.branching import delta_file
-from osgym_host.runtimes.qemu.branching.kept_points import MANIFEST, KeptPointStore
-from osgym_host.runtimes.qemu.branching.point_archive import EXPORT, import_point
-from osgym_host.runtimes.qemu.branching.qcow2 import parse_header, without_names
 from osgym_host.tasks.errors import TaskError
 from osgym_host.tasks.parse import parse_task
 from osgym_host.tasks.urls import InvalidUrl, check_url, parse_web_url, scheme_of
 from osgym_protocol.codec import WireFormatError
+from osgym_qemu.branching import delta_file
+from osgym_qemu.branching.kept_points import MANIFEST, KeptPointStore
+from osgym_qemu.branching.point_archive import EXPORT, import_point
+from osgym_qemu.branching.qcow2 import parse_header, without_names
+from osgym_qemu.disks import boot
+from osgym_qemu.disks.manifest import DiskFormat
 from tests.fuzz.engine import Run, Target
 from tests.fuzz.mutation import mutate
 

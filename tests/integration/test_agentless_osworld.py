@@ -13,10 +13,10 @@ from tests.support.osworld_replica import replica
 from osgym_host.addresses import GuestAddress, UnixAddress
 from osgym_host.guest_client import GuestClient, GuestRefused
 from osgym_host.images.store import Image
-from osgym_host.runtimes.qemu.agentless import osworld as adapter
-from osgym_host.runtimes.qemu.agentless.frames import decode
-from osgym_host.runtimes.qemu.agentless.guest import AgentlessGuest, MachineFacts, ScreenSource
-from osgym_host.runtimes.qemu.agentless.serve import HttpRequest, ServedResponse, UnixServer
+from osgym_qemu.agentless import osworld as adapter
+from osgym_qemu.agentless.frames import decode
+from osgym_qemu.agentless.guest import AgentlessGuest, MachineFacts, ScreenSource
+from osgym_qemu.agentless.serve import HttpRequest, ServedResponse, UnixServer
 
 TEXT = 'typed <by> "OSWorld\'s" server: 100% & more'
 NOTE = "/home/user/note.txt"

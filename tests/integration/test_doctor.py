@@ -17,7 +17,7 @@ import pytest
 
 from osgym_host.doctor import examination, machine
 from osgym_host.doctor.result import DoctorContext, Finding, Status
-from osgym_host.runtimes.qemu import doctor as virtual
+from osgym_qemu import doctor as virtual
 
 
 def run_doctor(*args: str, data_dir: Path) -> subprocess.CompletedProcess[str]:

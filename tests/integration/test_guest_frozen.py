@@ -15,9 +15,9 @@ from typing import Any
 import pytest
 from tests.support.host_process import MACHINES, HostProcess, running_host, wait_until
 
-from osgym_host.images.snapshots import Snapshot
 from osgym_host.runtimes.processes import processes_of
-from osgym_host.runtimes.qemu.machine.records import GuestReach, VmRecord, VmRecords
+from osgym_qemu.machine.records import GuestReach, VmRecord, VmRecords
+from osgym_qemu.snapshots import Snapshot
 from osgym_sdk import Client, Episode, EpisodeLost
 
 pytestmark = pytest.mark.desktop

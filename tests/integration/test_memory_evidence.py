@@ -13,9 +13,9 @@ import pytest
 from tests.support.host_process import wait_until
 
 from osgym_host.runtimes.processes import ProcessIdentity
-from osgym_host.runtimes.qemu.runner.held_process import RunningProcess
-from osgym_host.runtimes.qemu.runner.process import BareProcess, spawn
 from osgym_host.runtimes.replica_cgroup import Caps, CgroupGroup, MemoryEnd, take_notice
+from osgym_qemu.runner.held_process import RunningProcess
+from osgym_qemu.runner.process import BareProcess, spawn
 
 MIB = 1 << 20
 HOARD = "held = []\nwhile True: held.append(bytearray(b'x' * (1 << 20)))"

@@ -19,15 +19,15 @@ from tests.support.agentless_guest import Missing, agentless_disk
 from tests.support.host_process import osgym
 
 from osgym_host.guest_client import GuestClient, GuestRefused
-from osgym_host.images.snapshots import Snapshot, SnapshotStore
 from osgym_host.images.store import default_data_dir
 from osgym_host.runtimes.base import BranchPoint, Replica, ReplicaSpec, Screen
-from osgym_host.runtimes.qemu.agentless.frames import Frame, decode
-from osgym_host.runtimes.qemu.cloning.parked_pool import ParkedPoolOptions
-from osgym_host.runtimes.qemu.network.user import UserNetwork
-from osgym_host.runtimes.qemu.runner.process import ProcessLauncher
-from osgym_host.runtimes.qemu.runtime import QemuOptions, QemuRuntime
 from osgym_protocol.observation import ObservedFrame
+from osgym_qemu.agentless.frames import Frame, decode
+from osgym_qemu.cloning.parked_pool import ParkedPoolOptions
+from osgym_qemu.network.user import UserNetwork
+from osgym_qemu.runner.process import ProcessLauncher
+from osgym_qemu.runtime import QemuOptions, QemuRuntime
+from osgym_qemu.snapshots import Snapshot, SnapshotStore
 
 SCREEN = (1280, 800)
 INSTANCE = f"agentless-{os.getpid()}"

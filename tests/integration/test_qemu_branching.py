@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 from tests.support.host_process import HostProcess, start_host
 
-from osgym_host.images.snapshots import Snapshot
+from osgym_qemu.snapshots import Snapshot
 from osgym_sdk import Client, Episode, Timeouts, Unsupported
 
 pytestmark = pytest.mark.timeout(600)

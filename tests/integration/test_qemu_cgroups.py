@@ -11,8 +11,8 @@ import pytest
 from tests.support import cgroups_inside
 
 import osgym_host.runtimes
-from osgym_host.images.disks.overlay import make_overlay
-from osgym_host.images.disks.store import DiskImage
+from osgym_qemu.disks.overlay import make_overlay
+from osgym_qemu.disks.store import DiskImage
 
 MODULES = ("cgroups", "replica_cgroup", "processes")
 SECTOR = 512

@@ -11,8 +11,8 @@ import pytest
 from tests.support.runtime_kits import QemuKit, contract_spec
 
 from osgym_host.guest_client import GuestClient
-from osgym_host.images.snapshots import Snapshot
 from osgym_host.runtimes.base import Replica, ReplicaSpec
+from osgym_qemu.snapshots import Snapshot
 
 pytestmark = pytest.mark.desktop
 

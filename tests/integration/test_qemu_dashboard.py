@@ -9,7 +9,7 @@ import pytest
 from tests.support.browser import browser_page
 from tests.support.host_process import MACHINES, running_host
 
-from osgym_host.images.snapshots import Snapshot
+from osgym_qemu.snapshots import Snapshot
 from osgym_sdk import AsyncClient
 
 pytestmark = [pytest.mark.desktop, pytest.mark.timeout(300)]

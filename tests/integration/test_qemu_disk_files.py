@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from tests.support.host_process import MACHINES, running_host
 
-from osgym_host.images.snapshots import Snapshot
+from osgym_qemu.snapshots import Snapshot
 from osgym_sdk import Client
 
 pytestmark = pytest.mark.desktop

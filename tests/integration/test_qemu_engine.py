@@ -17,15 +17,14 @@ from tests.support.machine_ends import MachineEnd, end_from_inside
 
 from osgym_host.addresses import TcpAddress
 from osgym_host.guest_client import GuestClient, GuestError, GuestRefused
-from osgym_host.images.snapshots import Snapshot
 from osgym_host.runtimes.processes import pss_mib
-from osgym_host.runtimes.qemu.cloning.guest_identity import IdentityRefused, assign, new_identity
-from osgym_host.runtimes.qemu.golden.ram_file import RamFile, sparse_sha256, template_ram
-from osgym_host.runtimes.qemu.golden.snapshot import opened_disks
-from osgym_host.runtimes.qemu.machine.argv import INHERITED_RAM, RAM_FD, Disk, Launch, Ram, Shape, UserNet
-from osgym_host.runtimes.qemu.machine.host_checks import ask_qemu, check_host, shape_of
-from osgym_host.runtimes.qemu.machine.machine import QMP_SOCKET, Machine, MachineFailed
-from osgym_host.runtimes.qemu.machine.qmp import (
+from osgym_qemu.cloning.guest_identity import IdentityRefused, assign, new_identity
+from osgym_qemu.golden.ram_file import RamFile, sparse_sha256, template_ram
+from osgym_qemu.golden.snapshot import opened_disks
+from osgym_qemu.machine.argv import INHERITED_RAM, RAM_FD, Disk, Launch, Ram, Shape, UserNet
+from osgym_qemu.machine.host_checks import ask_qemu, check_host, shape_of
+from osgym_qemu.machine.machine import QMP_SOCKET, Machine, MachineFailed
+from osgym_qemu.machine.qmp import (
     MAX_EVENTS,
     Event,
     EventStream,
@@ -34,7 +33,8 @@ from osgym_host.runtimes.qemu.machine.qmp import (
     QmpError,
     QmpTimeout,
 )
-from osgym_host.runtimes.qemu.runner.process import ProcessLauncher
+from osgym_qemu.runner.process import ProcessLauncher
+from osgym_qemu.snapshots import Snapshot
 
 pytestmark = pytest.mark.skipif(
     shutil.which("qemu-system-x86_64") is None or shutil.which("qemu-img") is None,

@@ -19,14 +19,14 @@ from tests.support.machine_ends import MachineEnd, end_from_inside
 from tests.support.runtime_kits import QemuKit, contract_spec
 
 from osgym_host.guest_client import GuestClient, GuestError
-from osgym_host.images.snapshots import Snapshot
 from osgym_host.runtimes.base import ExitInfo, ExitReason
-from osgym_host.runtimes.qemu.cloning.managed_vm import ManagedVm, VmOptions
-from osgym_host.runtimes.qemu.cloning.parked_pool import ParkedPoolOptions
-from osgym_host.runtimes.qemu.cloning.replica import QemuReplica
-from osgym_host.runtimes.qemu.health.rules import HealthOptions
-from osgym_host.runtimes.qemu.machine.argv import BASE_NODE, DISK_FILE_NODE, DISK_NODE, NET_DEVICE
-from osgym_host.runtimes.qemu.runtime import QemuOptions, QemuRuntime
+from osgym_qemu.cloning.managed_vm import ManagedVm, VmOptions
+from osgym_qemu.cloning.parked_pool import ParkedPoolOptions
+from osgym_qemu.cloning.replica import QemuReplica
+from osgym_qemu.health.rules import HealthOptions
+from osgym_qemu.machine.argv import BASE_NODE, DISK_FILE_NODE, DISK_NODE, NET_DEVICE
+from osgym_qemu.runtime import QemuOptions, QemuRuntime
+from osgym_qemu.snapshots import Snapshot
 
 NOTICED_S = 8.0
 SILENT_S = 20.0

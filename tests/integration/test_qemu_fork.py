@@ -18,15 +18,15 @@ import pytest
 from tests.support import ROOT
 
 from osgym_host.guest_client import GuestClient
-from osgym_host.images.snapshots import Snapshot, SnapshotStore
 from osgym_host.runtimes.base import BranchPoint, PointFailed, PointNotFound, Replica, ReplicaSpec, Screen
-from osgym_host.runtimes.qemu.branching.paused_state import MemoryReader
-from osgym_host.runtimes.qemu.branching.ram_delta import RamDeltaError
-from osgym_host.runtimes.qemu.cloning.managed_vm import VmOptions
-from osgym_host.runtimes.qemu.cloning.parked_pool import ParkedPoolOptions
-from osgym_host.runtimes.qemu.network.user import UserNetwork
-from osgym_host.runtimes.qemu.runner.process import ProcessLauncher
-from osgym_host.runtimes.qemu.runtime import QemuOptions, QemuRuntime
+from osgym_qemu.branching.paused_state import MemoryReader
+from osgym_qemu.branching.ram_delta import RamDeltaError
+from osgym_qemu.cloning.managed_vm import VmOptions
+from osgym_qemu.cloning.parked_pool import ParkedPoolOptions
+from osgym_qemu.network.user import UserNetwork
+from osgym_qemu.runner.process import ProcessLauncher
+from osgym_qemu.runtime import QemuOptions, QemuRuntime
+from osgym_qemu.snapshots import Snapshot, SnapshotStore
 
 INSTANCE = f"fork-{os.getpid()}"
 TEXT = "never saved"

@@ -18,11 +18,11 @@ import pytest
 from tests.support.runtime_kits import QemuKit, contract_spec
 
 from osgym_host.guest_client import GuestClient, GuestUnreachable
-from osgym_host.images.snapshots import Snapshot
 from osgym_host.runtimes.base import ReplicaSpec
-from osgym_host.runtimes.qemu.cloning.parked_pool import ParkedPoolOptions
-from osgym_host.runtimes.qemu.machine.namespace import NetworkNamespace
-from osgym_host.runtimes.qemu.runtime import QemuOptions
+from osgym_qemu.cloning.parked_pool import ParkedPoolOptions
+from osgym_qemu.machine.namespace import NetworkNamespace
+from osgym_qemu.runtime import QemuOptions
+from osgym_qemu.snapshots import Snapshot
 
 pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="missing: root, who makes network namespaces")
 STRANGER = 65534

@@ -14,9 +14,9 @@ from tests.support.runtime_kits import QemuKit, contract_spec
 
 from osgym_host.addresses import EnclosedAddress, GuestAddress, TcpAddress
 from osgym_host.guest_client import GuestClient, GuestError, GuestTimeout
-from osgym_host.images.snapshots import Snapshot
 from osgym_host.runtimes.base import ReplicaSpec
-from osgym_host.runtimes.qemu.cloning.replica import QemuReplica
+from osgym_qemu.cloning.replica import QemuReplica
+from osgym_qemu.snapshots import Snapshot
 
 EVIL_PORT = 5001
 STARTED_S = 40.0

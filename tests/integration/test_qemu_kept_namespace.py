@@ -15,7 +15,7 @@ from tests.support import ROOT
 from tests.support.host_process import wait_until
 
 USER = 65533
-MODULES = ROOT / "host_agent/osgym_host/runtimes/qemu/machine"
+MODULES = ROOT / "qemu/osgym_qemu/machine"
 
 # A server inside a namespace, which is then found again by another object, as by a next host agent.
 _TRIAL = r"""

@@ -18,10 +18,10 @@ from osgym_host.addresses import EnclosedAddress, TcpAddress, UnixAddress
 from osgym_host.runtimes.base import Egress, RuntimeUnsupported
 from osgym_host.runtimes.egress import tools
 from osgym_host.runtimes.egress.gate import LinkOptions
-from osgym_host.runtimes.qemu.machine.records import GuestReach
-from osgym_host.runtimes.qemu.network.base import Attachment, FoundGuest
-from osgym_host.runtimes.qemu.network.tap import TapNetwork
-from osgym_host.runtimes.qemu.network.user import UserNetwork
+from osgym_qemu.machine.records import GuestReach
+from osgym_qemu.network.base import Attachment, FoundGuest
+from osgym_qemu.network.tap import TapNetwork
+from osgym_qemu.network.user import UserNetwork
 
 pytestmark = [
     pytest.mark.skipif(os.geteuid() != 0, reason="missing: root, who makes network namespaces"),

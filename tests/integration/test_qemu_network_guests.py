@@ -17,11 +17,11 @@ from tests.support.runtime_kits import QemuKit, contract_spec
 from tests.support.tap_rig import MARK, TapKit, everything, far_ends, left
 
 from osgym_host.addresses import EnclosedAddress
-from osgym_host.images.snapshots import Snapshot
 from osgym_host.runtimes.base import Egress
-from osgym_host.runtimes.qemu.cloning.parked_pool import ParkedPoolOptions
-from osgym_host.runtimes.qemu.machine.argv import GUEST_PORT
-from osgym_host.runtimes.qemu.runtime import QemuOptions
+from osgym_qemu.cloning.parked_pool import ParkedPoolOptions
+from osgym_qemu.machine.argv import GUEST_PORT
+from osgym_qemu.runtime import QemuOptions
+from osgym_qemu.snapshots import Snapshot
 
 pytestmark = [
     pytest.mark.skipif(os.geteuid() != 0, reason="missing: root, who makes network namespaces"),
@@ -85,7 +85,7 @@ import asyncio, os, signal, sys
 from pathlib import Path
 from tests.support import tap_rig
 tap_rig.MARK = {mark!r}
-from osgym_host.images.snapshots import SnapshotStore
+from osgym_qemu.snapshots import SnapshotStore
 from osgym_host.images.store import default_data_dir
 from tests.support.runtime_kits import contract_spec
 

@@ -11,10 +11,10 @@ from tests.support.launch_probe import probe, told
 from tests.support.runtime_kits import DEADLINE_S
 
 from osgym_host.runtimes.cgroups import open_tree
-from osgym_host.runtimes.qemu.machine.launcher import LaunchFailed, LaunchRequest
-from osgym_host.runtimes.qemu.runner import users
-from osgym_host.runtimes.qemu.runner.process import ProcessLauncher
 from osgym_host.runtimes.replica_cgroup import Caps, MemoryEnd
+from osgym_qemu.machine.launcher import LaunchFailed, LaunchRequest
+from osgym_qemu.runner import users
+from osgym_qemu.runner.process import ProcessLauncher
 
 root_only = pytest.mark.skipif(os.geteuid() != 0, reason="missing: root, who gives up its rights")
 

@@ -18,19 +18,19 @@ from tests.support.runtime_kits import DEADLINE_S, QemuKit, contract_spec
 
 from osgym_host.addresses import UnixAddress
 from osgym_host.guest_client import GuestClient
-from osgym_host.images.snapshots import Snapshot
 from osgym_host.runtimes.base import ExitReason, RuntimeUnsupported
 from osgym_host.runtimes.cgroups import instance_group_name
 from osgym_host.runtimes.processes import ProcessIdentity
-from osgym_host.runtimes.qemu.cloning.parked_pool import ParkedPoolOptions
-from osgym_host.runtimes.qemu.cloning.replica import QemuReplica
-from osgym_host.runtimes.qemu.machine.launcher import LaunchFailed, LaunchRequest
-from osgym_host.runtimes.qemu.network.user import UserNetwork
-from osgym_host.runtimes.qemu.runner.container import ContainerLauncher
-from osgym_host.runtimes.qemu.runner.daemon import DockerDaemon
-from osgym_host.runtimes.qemu.runner.runner_image import build_runner_image, find_runner_image
-from osgym_host.runtimes.qemu.runtime import QemuOptions, QemuRuntime
 from osgym_host.runtimes.replica_cgroup import Caps, MemoryEnd
+from osgym_qemu.cloning.parked_pool import ParkedPoolOptions
+from osgym_qemu.cloning.replica import QemuReplica
+from osgym_qemu.machine.launcher import LaunchFailed, LaunchRequest
+from osgym_qemu.network.user import UserNetwork
+from osgym_qemu.runner.container import ContainerLauncher
+from osgym_qemu.runner.daemon import DockerDaemon
+from osgym_qemu.runner.runner_image import build_runner_image, find_runner_image
+from osgym_qemu.runtime import QemuOptions, QemuRuntime
+from osgym_qemu.snapshots import Snapshot
 
 SLEEP = ["/usr/bin/python3", "-c", "import time; time.sleep(100)"]
 
@@ -259,7 +259,7 @@ def listening_ports() -> set[str]:
 _AGENT = """
 import asyncio, os, signal, sys
 from pathlib import Path
-from osgym_host.images.snapshots import SnapshotStore
+from osgym_qemu.snapshots import SnapshotStore
 from osgym_host.images.store import default_data_dir
 from tests.support.runtime_kits import QemuKit, contract_spec
 from tests.integration.test_qemu_runner import ContainerKit

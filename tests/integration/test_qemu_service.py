@@ -10,8 +10,8 @@ import httpx
 import pytest
 from tests.support.host_process import MACHINES, osgym, running_host, start_host, wait_until
 
-from osgym_host.images.snapshots import Snapshot
 from osgym_host.tasks.shipped import load_shipped
+from osgym_qemu.snapshots import Snapshot
 from osgym_sdk import Client, Episode, EpisodeLost
 
 pytestmark = pytest.mark.desktop

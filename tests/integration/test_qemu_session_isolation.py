@@ -25,8 +25,8 @@ from tests.support.session_attacks import (
     typed_by_policy,
 )
 
-from osgym_host.images.snapshots import Snapshot
 from osgym_protocol.codes import ErrorClass
+from osgym_qemu.snapshots import Snapshot
 from osgym_sdk import Client, Episode
 
 pytestmark = [pytest.mark.desktop, pytest.mark.timeout(300)]

@@ -13,9 +13,9 @@ import pytest
 from tests.support.runtime_kits import QemuKit
 
 from osgym_host.guest_client import GuestClient
-from osgym_host.images.snapshots import Snapshot, SnapshotStore
 from osgym_host.runtimes.base import ReplicaSpec
-from osgym_host.runtimes.qemu.runner.users import user_of
+from osgym_qemu.runner.users import user_of
+from osgym_qemu.snapshots import Snapshot, SnapshotStore
 
 pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="missing: root, to look as another user")
 STRANGER = 65534

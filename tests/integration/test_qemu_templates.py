@@ -10,8 +10,8 @@ import pytest
 from tests.support.host_process import MACHINES, running_host, start_host
 from tests.support.template_episodes import SHIPPED, Api, assert_clones_begin_alike, assert_oracle_earns_all
 
-from osgym_host.images.snapshots import Snapshot
 from osgym_host.images.store import default_data_dir
+from osgym_qemu.snapshots import Snapshot
 
 pytestmark = pytest.mark.desktop
 

@@ -10,7 +10,7 @@ import pytest
 from tests.support import ROOT
 from tests.support.host_process import MACHINES, HostProcess, running_host
 
-from osgym_host.images.snapshots import Snapshot
+from osgym_qemu.snapshots import Snapshot
 from osgym_sdk import AsyncClient, Client, load_tasks
 
 TASK: dict[str, Any] = {

@@ -15,8 +15,8 @@ import pytest
 from tests.support.booted_disk import BOOT_TIMEOUT_S, TOKEN, boot_disk
 from tests.support.host_process import osgym
 
-from osgym_host.images.disks.manifest import Firmware, GuestKind
-from osgym_host.images.disks.store import DiskImage, DiskStore
+from osgym_qemu.disks.manifest import Firmware, GuestKind
+from osgym_qemu.disks.store import DiskImage, DiskStore
 
 TEMPLATE = Path(__file__).resolve().parents[2] / "images" / "packer" / "guest-qemu.pkr.hcl"
 SCRIPT = """#!/bin/sh

@@ -18,7 +18,7 @@ from tests.integration.test_policy_losses import (  # noqa: F401  (collected her
 )
 from tests.support.host_process import MACHINES, HostProcess, running_host
 
-from osgym_host.images.snapshots import Snapshot
+from osgym_qemu.snapshots import Snapshot
 
 pytestmark = [pytest.mark.desktop, pytest.mark.timeout(600)]
 

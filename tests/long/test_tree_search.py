@@ -12,7 +12,7 @@ import pytest
 from examples.tree_search import GIVEN, PAIRS, compare, table
 from tests.support.host_process import HostProcess, start_host
 
-from osgym_host.images.snapshots import Snapshot
+from osgym_qemu.snapshots import Snapshot
 
 pytestmark = pytest.mark.timeout(600)
 IN_ORDER = 6

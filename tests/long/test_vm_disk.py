@@ -19,7 +19,7 @@ from tests.support.booted_disk import BOOT_TIMEOUT_S, TOKEN, boot_disk
 from tests.support.host_process import osgym
 
 from osgym_host.guest_client import GuestClient, GuestError
-from osgym_host.images.disks.store import DiskImage
+from osgym_qemu.disks.store import DiskImage
 
 OVMF = Path("/usr/share/OVMF/OVMF_CODE_4M.fd")
 

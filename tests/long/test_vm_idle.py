@@ -13,8 +13,8 @@ import pytest
 from tests.support.runtime_kits import QemuKit, contract_spec
 
 from osgym_host.guest_client import GuestClient
-from osgym_host.images.snapshots import Snapshot
-from osgym_host.runtimes.qemu.cloning.replica import QemuReplica
+from osgym_qemu.cloning.replica import QemuReplica
+from osgym_qemu.snapshots import Snapshot
 
 SETTLE_S = 15.0
 WINDOW_S = 30.0

@@ -12,8 +12,8 @@ from pathlib import Path
 
 from osgym_host.addresses import TcpAddress
 from osgym_host.guest_client import GuestClient, GuestError
-from osgym_host.images.disks.overlay import make_overlay
-from osgym_host.images.disks.store import DiskImage
+from osgym_qemu.disks.overlay import make_overlay
+from osgym_qemu.disks.store import DiskImage
 
 TOKEN = "test-token"
 BOOT_TIMEOUT_S = 240.0

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from osgym_host.runtimes.qemu.branching.ram_pages import PAGE, Extents, PageBuffer, RamDelta
+from osgym_qemu.branching.ram_pages import PAGE, Extents, PageBuffer, RamDelta
 
 RAM_MIB = 16
 RAM_BYTES = RAM_MIB << 20

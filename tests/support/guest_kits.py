@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from osgym_host.addresses import UnixAddress
-from osgym_host.runtimes.qemu.agentless.guest import AgentlessGuest, MachineFacts, ScreenSource
+from osgym_qemu.agentless.guest import AgentlessGuest, MachineFacts, ScreenSource
 from tests.support.guest_rig import Desktop, Guest, desktop, stop, until, until_serving
 
 T = TypeVar("T")

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from osgym_host.runtimes.processes import ProcessIdentity
-from osgym_host.runtimes.qemu.machine.launcher import Launcher, LaunchRequest
+from osgym_qemu.machine.launcher import Launcher, LaunchRequest
 from tests.support.runtime_kits import DEADLINE_S
 
 MARK = f"osgym-test-{os.getpid()}"

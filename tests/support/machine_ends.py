@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import enum
 
-from osgym_host.runtimes.qemu.machine.machine import Machine
+from osgym_qemu.machine.machine import Machine
 
 
 class MachineEnd(enum.StrEnum):

@@ -22,7 +22,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from osgym_host.runtimes.egress.tools import NETNS_FOLDER, inside, run_tool
-from osgym_host.runtimes.qemu.machine.argv import GATEWAY_IP, GUEST_IP, MAC
+from osgym_qemu.machine.argv import GATEWAY_IP, GUEST_IP, MAC
 
 PORT = 8099
 """Where the world's servers, and the host's, answer."""

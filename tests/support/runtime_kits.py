@@ -15,17 +15,17 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from osgym_host.guest_client import GuestClient, GuestError, GuestRefused
-from osgym_host.images.snapshots import Snapshot
 from osgym_host.runtimes.base import ExitInfo, ExitReason, ImageLike, Replica, ReplicaSpec, Runtime, Screen
 from osgym_host.runtimes.cgroups import instance_group_name
 from osgym_host.runtimes.local.probe_image import ProbeImage
 from osgym_host.runtimes.local.runtime import LocalRuntime
-from osgym_host.runtimes.qemu.cloning.parked_pool import ParkedPoolOptions
-from osgym_host.runtimes.qemu.cloning.replica import QemuReplica
-from osgym_host.runtimes.qemu.golden.snapshot import golden_snapshot
-from osgym_host.runtimes.qemu.network.user import UserNetwork
-from osgym_host.runtimes.qemu.runner.process import ProcessLauncher
-from osgym_host.runtimes.qemu.runtime import QemuOptions, QemuRuntime
+from osgym_qemu.cloning.parked_pool import ParkedPoolOptions
+from osgym_qemu.cloning.replica import QemuReplica
+from osgym_qemu.golden.snapshot import golden_snapshot
+from osgym_qemu.network.user import UserNetwork
+from osgym_qemu.runner.process import ProcessLauncher
+from osgym_qemu.runtime import QemuOptions, QemuRuntime
+from osgym_qemu.snapshots import Snapshot
 from tests.support.machine_ends import MachineEnd, end_from_inside
 from tests.support.runtime_probe import run_inside as run_in_probe
 

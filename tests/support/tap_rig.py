@@ -13,10 +13,10 @@ from osgym_host.runtimes.egress import tools
 from osgym_host.runtimes.egress.gate import LinkOptions
 from osgym_host.runtimes.egress.links import link_of
 from osgym_host.runtimes.egress.resolver import NameLookup
-from osgym_host.runtimes.qemu.cloning.parked_pool import ParkedPoolOptions
-from osgym_host.runtimes.qemu.network.tap import DEFAULT_LINKS, TapNetwork, table_name
-from osgym_host.runtimes.qemu.runner.process import ProcessLauncher
-from osgym_host.runtimes.qemu.runtime import QemuOptions, QemuRuntime
+from osgym_qemu.cloning.parked_pool import ParkedPoolOptions
+from osgym_qemu.network.tap import DEFAULT_LINKS, TapNetwork, table_name
+from osgym_qemu.runner.process import ProcessLauncher
+from osgym_qemu.runtime import QemuOptions, QemuRuntime
 from tests.support.network_rig import ALLOWED, KNOWN_NAMES, World
 from tests.support.runtime_kits import QemuKit
 

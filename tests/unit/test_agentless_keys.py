@@ -12,11 +12,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 from PIL import Image
 
-from osgym_host.runtimes.qemu.agentless import frames, plan
-from osgym_host.runtimes.qemu.agentless.display import ABS_RANGE, axis_value, reports, to_qmp
-from osgym_host.runtimes.qemu.agentless.frames import BadFrame, Frame
-from osgym_host.runtimes.qemu.agentless.keys import Keystroke, Untypable, stroke, strokes_of
-from osgym_host.runtimes.qemu.agentless.plan import (
+from osgym_protocol.actions import Click, Drag, Hold, Key, KeyState, Scroll, Type, parse_actions
+from osgym_protocol.codes import ImageFormat
+from osgym_protocol.keysyms import KEYSYMS, key_keysym
+from osgym_qemu.agentless import frames, plan
+from osgym_qemu.agentless.display import ABS_RANGE, axis_value, reports, to_qmp
+from osgym_qemu.agentless.frames import BadFrame, Frame
+from osgym_qemu.agentless.keys import Keystroke, Untypable, stroke, strokes_of
+from osgym_qemu.agentless.plan import (
     ButtonEvent,
     DrainInput,
     Event,
@@ -29,12 +32,9 @@ from osgym_host.runtimes.qemu.agentless.plan import (
     UnsupportedInput,
     plan_all,
 )
-from osgym_host.runtimes.qemu.agentless.remote import MAX_PROGRAM_CHARS, programs
-from osgym_host.runtimes.qemu.agentless.settle import EXACT, QuietJudge
-from osgym_host.runtimes.qemu.agentless.vcpu import VcpuWork
-from osgym_protocol.actions import Click, Drag, Hold, Key, KeyState, Scroll, Type, parse_actions
-from osgym_protocol.codes import ImageFormat
-from osgym_protocol.keysyms import KEYSYMS, key_keysym
+from osgym_qemu.agentless.remote import MAX_PROGRAM_CHARS, programs
+from osgym_qemu.agentless.settle import EXACT, QuietJudge
+from osgym_qemu.agentless.vcpu import VcpuWork
 
 SCREEN = (1280, 800)
 QUEUE = 16

@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 from tests.support.branch_points import RAM_BYTES, make_delta
 
-from osgym_host.runtimes.qemu.branching.delta_file import DeltaFileError, check_file, read_file, write_file
-from osgym_host.runtimes.qemu.branching.ram_pages import PAGE
+from osgym_qemu.branching.delta_file import DeltaFileError, check_file, read_file, write_file
+from osgym_qemu.branching.ram_pages import PAGE
 
 
 @pytest.fixture

@@ -17,16 +17,16 @@ from typing import Any
 import pytest
 from tests.support.branch_points import DIGEST, DISK_BYTES, RAM_BYTES, RAM_MIB, make_delta, make_disk
 
-from osgym_host.images.disks.manifest import DiskFormat, GuestKind
-from osgym_host.images.snapshots import SnapshotManifest
 from osgym_host.runtimes.base import PointFailed, PointNotFound
-from osgym_host.runtimes.qemu.branching.delta_file import read_file, write_file
-from osgym_host.runtimes.qemu.branching.kept_points import KeptPointStore, PointData, PointManifest
-from osgym_host.runtimes.qemu.branching.point_archive import export_point, import_point
-from osgym_host.runtimes.qemu.branching.qcow2 import parse_header
-from osgym_host.runtimes.qemu.branching.ram_pages import PAGE
-from osgym_host.runtimes.qemu.machine.argv import Shape
-from osgym_host.runtimes.qemu.machine.host_checks import shape_fields
+from osgym_qemu.branching.delta_file import read_file, write_file
+from osgym_qemu.branching.kept_points import KeptPointStore, PointData, PointManifest
+from osgym_qemu.branching.point_archive import export_point, import_point
+from osgym_qemu.branching.qcow2 import parse_header
+from osgym_qemu.branching.ram_pages import PAGE
+from osgym_qemu.disks.manifest import DiskFormat, GuestKind
+from osgym_qemu.machine.argv import Shape
+from osgym_qemu.machine.host_checks import shape_fields
+from osgym_qemu.snapshots import SnapshotManifest
 
 
 @pytest.fixture

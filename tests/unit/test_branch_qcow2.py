@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from tests.support.branch_points import DISK_BYTES, make_disk
 
-from osgym_host.runtimes.qemu.branching.qcow2 import Qcow2Error, parse_header, without_names
+from osgym_qemu.branching.qcow2 import Qcow2Error, parse_header, without_names
 
 
 def test_a_backing_file_is_wiped_from_the_header(tmp_path: Path) -> None:

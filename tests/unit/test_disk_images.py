@@ -11,10 +11,12 @@ from pathlib import Path
 
 import pytest
 
-from osgym_host.images.definition import VmSource, find_images_folder
-from osgym_host.images.disks import assemble
-from osgym_host.images.disks.manifest import DiskFormat, DiskManifest, Firmware, GuestKind
-from osgym_host.images.disks.overlay import (
+from osgym_host.images.definition import find_images_folder
+from osgym_host.images.errors import BakeError, DefinitionError, ImageError, ImageNotFound
+from osgym_qemu.disks import assemble
+from osgym_qemu.disks.definition import VmSource
+from osgym_qemu.disks.manifest import DiskFormat, DiskManifest, Firmware, GuestKind
+from osgym_qemu.disks.overlay import (
     CowWay,
     can_reflink,
     choose,
@@ -23,8 +25,7 @@ from osgym_host.images.disks.overlay import (
     make_overlay,
     virtual_size,
 )
-from osgym_host.images.disks.store import DiskImage, DiskStore
-from osgym_host.images.errors import BakeError, DefinitionError, ImageError, ImageNotFound
+from osgym_qemu.disks.store import DiskImage, DiskStore
 
 IMAGES = find_images_folder()
 MIB = 1 << 20

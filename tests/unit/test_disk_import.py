@@ -10,12 +10,12 @@ from pathlib import Path
 
 import pytest
 
-from osgym_host.images.disks.boot import HEAD_BYTES, boot_ways, read_head
-from osgym_host.images.disks.foreign import check_qcow2
-from osgym_host.images.disks.imports import ImportRequest, examine, import_disk
-from osgym_host.images.disks.manifest import DiskFormat, Firmware, GuestKind, Hardware
-from osgym_host.images.disks.store import DiskStore
 from osgym_host.images.errors import ImageError
+from osgym_qemu.disks.boot import HEAD_BYTES, boot_ways, read_head
+from osgym_qemu.disks.foreign import check_qcow2
+from osgym_qemu.disks.imports import ImportRequest, examine, import_disk
+from osgym_qemu.disks.manifest import DiskFormat, Firmware, GuestKind, Hardware
+from osgym_qemu.disks.store import DiskStore
 
 SECTOR = 512
 ESP = uuid.UUID("c12a7328-f81f-11d2-ba4b-00a0c93ec93b")

@@ -126,6 +126,7 @@ DISTRIBUTIONS = {
         "sdk",
         "guest_agent",
         "host_agent",
+        "qemu",
         "cli",
         "infra",
         "osworld",
@@ -142,7 +143,7 @@ def test_every_named_file_exists(name: str) -> None:
     """From the document's folder, the repository, a distribution or its package; a bare name anywhere."""
     text = (ROOT / name).read_text("utf-8")
     packages = [*DISTRIBUTIONS.values(), *(path.parent for path in DISTRIBUTIONS.values())]
-    homes = ((ROOT / name).parent, ROOT, *packages, DISTRIBUTIONS["osgym_host"] / "runtimes" / "qemu")
+    homes = ((ROOT / name).parent, ROOT, *packages)
     named = set(
         re.findall(r"(?<![\w/.~$<{@-])((?:\.\./)*\w[\w-]*(?:/[\w.-]+)*\.(?:py|toml|sh|json|md|c))\b", text)
     )
@@ -180,6 +181,7 @@ def strings() -> str:
     found: list[str] = []
     for package in (
         "host_agent/osgym_host",
+        "qemu/osgym_qemu",
         "cli/osgym_cli",
         "sdk/osgym_sdk",
         "protocol/osgym_protocol",

@@ -8,6 +8,7 @@ from typing import Any
 
 from osgym_host.doctor.machine import check_session_isolation
 from osgym_host.doctor.result import DoctorContext, Finding, Status
+from osgym_qemu.doctor import check_snapshot_isolation
 
 IMAGE: dict[str, Any] = {
     "created_at": "2026-01-01T00:00:00Z",
@@ -62,8 +63,9 @@ def add(data_dir: Path, kind: str, name: str, manifest: dict[str, Any]) -> None:
 
 
 async def findings(data_dir: Path) -> list[Finding]:
-    """What the doctor says of the images below a folder."""
-    return await check_session_isolation(DoctorContext(data_dir, replicas=1))
+    """What the doctor says of the images and snapshots below a folder."""
+    context = DoctorContext(data_dir, replicas=1)
+    return [*await check_session_isolation(context), *await check_snapshot_isolation(context)]
 
 
 async def test_it_says_nothing_where_there_is_no_image(tmp_path: Path) -> None:
@@ -82,10 +84,12 @@ async def test_images_and_snapshots_without_the_flag_are_named(tmp_path: Path) -
         "theirs@desktop",
         {**SNAPSHOT, "reference": "theirs@desktop", "guest": "osworld"},
     )
-    (found,) = await findings(tmp_path)
-    assert found.status is Status.WARN
-    assert found.facts == {"old": False, "new": True, "old@desktop": False}
-    assert "old, old@desktop" in found.found and "osgym image snapshot" in found.remedy
+    images, snapshots = await findings(tmp_path)
+    assert images.status is Status.WARN and snapshots.status is Status.WARN
+    assert images.facts == {"old": False, "new": True}
+    assert images.found.endswith(": old.") and "osgym image build" in images.remedy
+    assert snapshots.facts == {"old@desktop": False}
+    assert snapshots.found.endswith(": old@desktop.") and "osgym image snapshot" in snapshots.remedy
 
 
 async def test_isolated_images_are_in_order(tmp_path: Path) -> None:

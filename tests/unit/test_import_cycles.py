@@ -16,6 +16,7 @@ PACKAGES = {
     "osgym_sdk": "sdk/osgym_sdk",
     "osgym_guest": "guest_agent/osgym_guest",
     "osgym_host": "host_agent/osgym_host",
+    "osgym_qemu": "qemu/osgym_qemu",
     "osgym_cli": "cli/osgym_cli",
     "osgym_infra": "infra/osgym_infra",
     "osgym_osworld": "osworld/osgym_osworld",

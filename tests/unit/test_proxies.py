@@ -138,6 +138,7 @@ PRODUCT = (
     "protocol",
     "sdk",
     "host_agent",
+    "qemu",
     "cli",
     "guest_agent",
     "infra",

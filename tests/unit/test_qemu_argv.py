@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from osgym_host.images.disks.manifest import Firmware
-from osgym_host.runtimes.qemu.machine.argv import (
+from osgym_qemu.disks.manifest import Firmware
+from osgym_qemu.machine.argv import (
     INHERITED_RAM,
     Accel,
     Disk,

@@ -13,7 +13,7 @@ import pytest
 
 from osgym_host.addresses import TcpAddress
 from osgym_host.guest_client.http import HttpResponse
-from osgym_host.runtimes.qemu.cloning.guest_identity import (
+from osgym_qemu.cloning.guest_identity import (
     SEED_BYTES,
     IdentityRefused,
     acknowledged,

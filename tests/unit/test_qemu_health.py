@@ -12,10 +12,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from osgym_host.runtimes.base import ExitReason
-from osgym_host.runtimes.qemu.health import rules
-from osgym_host.runtimes.qemu.health.rules import HealthOptions, Liveness, ProcStat
-from osgym_host.runtimes.qemu.machine.launcher import ProcessEnd
 from osgym_host.runtimes.replica_cgroup import MemoryEnd
+from osgym_qemu.health import rules
+from osgym_qemu.health.rules import HealthOptions, Liveness, ProcStat
+from osgym_qemu.machine.launcher import ProcessEnd
 
 OPTIONS = HealthOptions()
 

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from osgym_host.core.backoff import BackoffPolicy
 from osgym_host.runtimes.base import RuntimeNotRunning
-from osgym_host.runtimes.qemu.cloning.parked_pool import (
+from osgym_qemu.cloning.parked_pool import (
     ParkedPool,
     ParkedPoolOptions,
     ParkedPoolState,

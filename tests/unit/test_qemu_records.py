@@ -12,8 +12,8 @@ import pytest
 from osgym_host.addresses import EnclosedAddress, TcpAddress, UnixAddress
 from osgym_host.runtimes.base import Egress
 from osgym_host.runtimes.processes import ProcessIdentity
-from osgym_host.runtimes.qemu.machine.namespace import NetworkNamespace
-from osgym_host.runtimes.qemu.machine.records import (
+from osgym_qemu.machine.namespace import NetworkNamespace
+from osgym_qemu.machine.records import (
     GuestReach,
     ReplicaFacts,
     VmPhase,

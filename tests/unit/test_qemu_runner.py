@@ -19,22 +19,22 @@ import pytest
 from osgym_host.runtimes.base import RuntimeUnsupported
 from osgym_host.runtimes.cgroups import group_of
 from osgym_host.runtimes.processes import cpu_s
-from osgym_host.runtimes.qemu.machine.launcher import LaunchRequest, memory_cap_mib
-from osgym_host.runtimes.qemu.runner import container_spec as spec
-from osgym_host.runtimes.qemu.runner import handover, output, users
-from osgym_host.runtimes.qemu.runner import runner_image as image
-from osgym_host.runtimes.qemu.runner.container import end_of
-from osgym_host.runtimes.qemu.runner.daemon import DockerDaemon
 from osgym_host.runtimes.replica_cgroup import Caps, CgroupGroup, MemoryEnd
+from osgym_qemu.machine.launcher import LaunchRequest, memory_cap_mib
+from osgym_qemu.runner import container_spec as spec
+from osgym_qemu.runner import handover, output, users
+from osgym_qemu.runner import runner_image as image
+from osgym_qemu.runner.container import end_of
+from osgym_qemu.runner.daemon import DockerDaemon
 
 PLAN = spec.ContainerPlan("osgym-x", "v1", "image", 1234, Path("/run/x/v1"))
 
 
 async def test_without_the_docker_sdk_the_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Only this runner needs it, so osgym-host comes without it."""
+    """Only this runner needs it, so osgym-qemu comes without it."""
     monkeypatch.setitem(sys.modules, "docker", None)
     daemon = DockerDaemon()
-    with pytest.raises(RuntimeUnsupported, match=r"pip install 'osgym-host\[docker\]'"):
+    with pytest.raises(RuntimeUnsupported, match=r"pip install 'osgym-qemu\[docker\]'"):
         await daemon.open()
     await daemon.close()
 

@@ -17,19 +17,19 @@ from typing import Any
 
 import pytest
 
-from osgym_host.runtimes.qemu.branching.ram_delta import (
+from osgym_qemu.branching.ram_delta import (
     RamDeltaError,
     RamScanner,
     find_ram,
     write_delta,
 )
-from osgym_host.runtimes.qemu.branching.ram_native import (
+from osgym_qemu.branching.ram_native import (
     NativeFailed,
     NativeUnavailable,
     RamControl,
     RamLibrary,
 )
-from osgym_host.runtimes.qemu.branching.ram_pages import (
+from osgym_qemu.branching.ram_pages import (
     PAGE,
     Extents,
     PageBuffer,
@@ -37,7 +37,7 @@ from osgym_host.runtimes.qemu.branching.ram_pages import (
     SharedPages,
     union,
 )
-from osgym_host.runtimes.qemu.golden.ram_file import RamIdentity
+from osgym_qemu.golden.ram_file import RamIdentity
 
 PAGES = 1024
 SIZE = PAGES * PAGE

@@ -11,7 +11,7 @@ from osgym_host.images.idmap import ID_COUNT, ROOT_UID_BASE
 from osgym_host.runtimes.local import ranges
 from osgym_host.runtimes.local.isolation import COUNTS, Isolation, counts, unbounded_because
 from osgym_host.runtimes.local.ranges import IdRanges, ReplicaIds
-from osgym_host.runtimes.qemu.runner import users
+from osgym_qemu.runner import users
 
 
 def open_ranges(lock_file: Path) -> IdRanges:

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from osgym_host.runtimes.qemu.kind import QemuSettings
 from osgym_host.settings import Settings, SettingsError, load, table
+from osgym_qemu.kind import QemuSettings
 
 ROOT = Path(__file__).parents[2]
 

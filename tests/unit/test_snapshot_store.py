@@ -10,10 +10,10 @@ from typing import Any
 
 import pytest
 
-from osgym_host.images.disks.manifest import DiskFormat, GuestKind
 from osgym_host.images.errors import DefinitionError, ImageNotFound
-from osgym_host.images.snapshots import Snapshot, SnapshotManifest, SnapshotStore, full_reference, how_to_make
-from osgym_host.runtimes.qemu.golden.ram_file import (
+from osgym_host.warmups import find_warmup, load_warmup
+from osgym_qemu.disks.manifest import DiskFormat, GuestKind
+from osgym_qemu.golden.ram_file import (
     RamFile,
     RamFileError,
     RamIdentity,
@@ -22,9 +22,9 @@ from osgym_host.runtimes.qemu.golden.ram_file import (
     sparse_sha256,
     template_ram,
 )
-from osgym_host.runtimes.qemu.machine.argv import Accel, Shape
-from osgym_host.runtimes.qemu.machine.host_checks import QemuFacts, reasons_against, shape_fields, shape_of
-from osgym_host.warmups import find_warmup, load_warmup
+from osgym_qemu.machine.argv import Accel, Shape
+from osgym_qemu.machine.host_checks import QemuFacts, reasons_against, shape_fields, shape_of
+from osgym_qemu.snapshots import Snapshot, SnapshotManifest, SnapshotStore, full_reference, how_to_make
 
 MIB = 1 << 20
 

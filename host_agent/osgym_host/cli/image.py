@@ -1,24 +1,22 @@
-"""`osgym image`: make, list, inspect and remove golden images, bootable disks and snapshots."""
+"""`osgym image`: make, list, inspect and remove golden images and what runtimes make of them."""
 
 from __future__ import annotations
 
-import json
-from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import click
-from rich.console import Console
-from rich.table import Table
 
-from osgym_host.cli import image_import, image_make
-from osgym_host.cli.image_make import errors_reported
-from osgym_host.cli.image_rows import disk_row, image_row, snapshot_row
+from osgym_host.cli import image_make
+from osgym_host.cli.image_output import errors_reported, image_row, print_rows
 from osgym_host.images.content_store import ContentStore
-from osgym_host.images.disks.store import DiskStore
+from osgym_host.images.derived import DerivedStore
+from osgym_host.images.errors import ImageError
 from osgym_host.images.lock import PackageLock
-from osgym_host.images.snapshots import SnapshotStore
 from osgym_host.images.store import ImageStore, default_data_dir
+from osgym_host.runtime_factory import derived_images
+from osgym_host.runtime_registry import how_to_install
+from osgym_protocol.plugins import PluginError, PluginGroup, load_plugin, plugin_names
 
 _IMAGE_COLUMNS = {
     "digest": "{digest:.16}",
@@ -29,30 +27,33 @@ _IMAGE_COLUMNS = {
     "calibrated": "{calibrated}",
     "created": "{created_at}",
 }
-_DISK_COLUMNS = {
-    "digest": "{digest:.16}",
-    "disk": "{name}",
-    "tag": "{tag}",
-    "format": "{format}",
-    "guest": "{guest}",
-    "size": "{size_mib} MiB",
-    "virtual": "{virtual_mib} MiB",
-    "created": "{created_at}",
-}
-_SNAPSHOT_COLUMNS = {
-    "digest": "{digest:.16}",
-    "snapshot": "{reference}",
-    "tag": "{tag}",
-    "accel": "{accel}",
-    "RAM": "{ram_mib} MiB",
-    "in file": "{ram_data_mib} MiB",
-    "disk": "{disk_mib} MiB",
-    "screen": "{screen}",
-    "created": "{created_at}",
-}
+_PREFIX = "image."
+
+
+class _ImageGroup(click.Group):
+    """Group with the commands below and those that distributions register as `image.NAME`."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return sorted({*super().list_commands(ctx), *_registered()})
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        if cmd_name not in _registered():
+            return super().get_command(ctx, cmd_name)
+        try:
+            command = load_plugin(PluginGroup.COMMANDS, f"{_PREFIX}{cmd_name}")
+        except PluginError as error:
+            raise click.ClickException(str(error)) from error
+        assert isinstance(command, click.Command)
+        return command
+
+
+def _registered() -> list[str]:
+    names = plugin_names(PluginGroup.COMMANDS)
+    return [name.removeprefix(_PREFIX) for name in names if name.startswith(_PREFIX)]
 
 
 @click.group(
+    cls=_ImageGroup,
     epilog="\b\nExamples:\n"
     "  osgym image build --flavor small\n"
     "  osgym image ls\n"
@@ -63,13 +64,7 @@ def image() -> None:
     """Golden images: what every replica is cloned from."""
 
 
-for command in (
-    image_make.build,
-    image_make.definition,
-    image_make.snapshot,
-    image_make.runner,
-    image_import.import_disk,
-):
+for command in (image_make.build, image_make.definition):
     image.add_command(command)
 
 
@@ -81,31 +76,10 @@ for command in (
 def list_images(as_json: bool) -> None:
     """List the images in the store; with --json without the disks (see osgym image disks)."""
     store = ImageStore(default_data_dir())
-    _print([image_row(found, store) for found in store.all()], _IMAGE_COLUMNS, as_json)
-    disks = [] if as_json else _disk_rows()
-    if disks:
-        _print(disks, _DISK_COLUMNS, as_json)
-
-
-@image.command(
-    "disks",
-    epilog="\b\nExamples:\n  osgym image disks\n  osgym image disks --json\n",
-)
-@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
-def list_disks(as_json: bool) -> None:
-    """List the bootable disks in the store."""
-    _print(_disk_rows(), _DISK_COLUMNS, as_json)
-
-
-@image.command(
-    "snapshots",
-    epilog="\b\nExamples:\n  osgym image snapshots\n  osgym image snapshots --json\n",
-)
-@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
-def list_snapshots(as_json: bool) -> None:
-    """List the snapshots in the store."""
-    store = SnapshotStore(default_data_dir())
-    _print([snapshot_row(found, store) for found in store.all()], _SNAPSHOT_COLUMNS, as_json)
+    print_rows([image_row(found, store) for found in store.all()], _IMAGE_COLUMNS, as_json)
+    for other in () if as_json else _derived_stores():
+        if other.listed and (rows := other.rows()):
+            print_rows(rows, other.columns, as_json)
 
 
 @image.command(
@@ -137,8 +111,8 @@ def rm(names: tuple[str, ...], untagged: bool, disk: bool, snapshot: bool) -> No
     """Remove images, named by flavor or digest prefix, or snapshots (disk@name)."""
     if not names and not untagged:
         raise click.UsageError("name an image, or say --untagged")
-    store = _store(disk=disk, snapshot=snapshot or any("@" in name for name in names))
     with errors_reported():
+        store = _store(disk=disk, snapshot=snapshot or any("@" in name for name in names))
         for found in store.select(names, untagged=untagged):
             store.remove(found)
             click.echo(f"removed {found.digest[:16]} ({found.name})")
@@ -159,25 +133,20 @@ def lock(name: str, out: Path | None) -> None:
         out.write_text(text)
 
 
+def _derived_stores() -> list[DerivedStore]:
+    return [found for images in derived_images() for found in images.stores(default_data_dir())]
+
+
 def _store(*, disk: bool, snapshot: bool) -> ContentStore[Any, Any]:
-    if snapshot:
-        return SnapshotStore(default_data_dir())
-    return DiskStore(default_data_dir()) if disk else ImageStore(default_data_dir())
+    """Return the store of golden images, or that of an installed runtime's disks or snapshots.
 
-
-def _disk_rows() -> list[dict[str, object]]:
-    store = DiskStore(default_data_dir())
-    return [disk_row(found, store) for found in store.all()]
-
-
-def _print(rows: Sequence[Mapping[str, object]], columns: Mapping[str, str], as_json: bool) -> None:
-    """Print rows as JSON, or as a table; `columns` gives each heading the format of its cells."""
-    if as_json:
-        click.echo(json.dumps(rows))
-        return
-    table = Table(*columns, box=None)
-    for row in rows:
-        cells = {**row, "tag": "*" if row["tagged"] else ""}
-        cells["calibrated"] = "*" if row.get("calibrated") else ""
-        table.add_row(*(form.format(**cells) for form in columns.values()))
-    Console().print(table)
+    Raises:
+        ImageError: No installed runtime has such a store.
+    """
+    if not disk and not snapshot:
+        return ImageStore(default_data_dir())
+    kind = "snapshots" if snapshot else "disks"
+    for found in _derived_stores():
+        if kind == found.store.KIND:
+            return found.store
+    raise ImageError(f"no installed runtime has {kind}", how_to_install("qemu"))

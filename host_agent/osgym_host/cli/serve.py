@@ -68,7 +68,9 @@ def _pairs(ctx: click.Context, param: click.Parameter, values: tuple[str, ...]) 
 @click.option("--config", type=click.Path(path_type=Path), help="Config file (YAML).")
 @click.option("--host", help="Address to listen on; default 127.0.0.1.")
 @click.option("--port", "ports", type=int, multiple=True, help="Port; repeat for several. Default 20000.")
-@click.option("--runtime", type=click.Choice(runtime_names()), help="Runtime of replicas; default local.")
+@click.option(
+    "--runtime", metavar=f"[{'|'.join(runtime_names())}]", help="Runtime of replicas; default local."
+)
 @click.option("--image", help="Golden image: full, small, an import's name, or a prefix of a digest.")
 @click.option("--warm", type=int, help="Number of clean replicas kept ready.")
 @click.option("--max-replicas", type=int, help="Greatest number of replicas at once.")

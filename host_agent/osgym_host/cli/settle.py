@@ -19,7 +19,7 @@ from rich.table import Table as RichTable
 
 from osgym_host.calibration.decision import Bounds, calibrate, table_of
 from osgym_host.calibration.run import Exploration, Explorer, Plan, tally
-from osgym_host.cli.image_make import errors_reported
+from osgym_host.cli.image_output import errors_reported
 from osgym_host.cli.terminal import EXIT_INTERRUPTED, interrupt_once
 from osgym_host.images.calibration import (
     MAX_ROWS,

@@ -41,7 +41,6 @@ CHECKS: Checks = (
     ("disk", machine.check_disk),
     ("limits", machine.check_limits),
     ("bake", machine.check_bake),
-    ("reflink", machine.check_reflink),
     ("session isolation", machine.check_session_isolation),
     *itertools.chain(*_OTHERS),
 )

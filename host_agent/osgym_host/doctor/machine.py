@@ -8,13 +8,11 @@ import re
 import resource
 import shutil
 import sysconfig
+from collections.abc import Mapping
 from pathlib import Path
 
 from osgym_host.doctor.result import DoctorContext, Finding, Status
-from osgym_host.images.disks.manifest import GuestKind
-from osgym_host.images.disks.overlay import can_reflink, choose
 from osgym_host.images.errors import ImageError
-from osgym_host.images.snapshots import SnapshotStore
 from osgym_host.images.store import ImageStore
 from osgym_host.programs import run_program
 
@@ -65,7 +63,7 @@ async def check_memory(context: DoctorContext) -> list[Finding]:
 
 async def check_disk(context: DoctorContext) -> list[Finding]:
     """Check the room for the image and overlays."""
-    folder = _existing(context.data_dir)
+    folder = existing_folder(context.data_dir)
     free = shutil.disk_usage(folder).free // _MIB
     facts = {"path": str(folder), "free_mib": free}
     found = f"{free / 1024:.0f} GiB are free on {folder}."
@@ -75,25 +73,6 @@ async def check_disk(context: DoctorContext) -> list[Finding]:
         )
         return [Finding("disk", Status.WARN, found, remedy, facts=facts)]
     return [Finding("disk", Status.OK, found, facts=facts)]
-
-
-async def check_reflink(context: DoctorContext) -> list[Finding]:
-    """Check how disks of virtual machines are shared here."""
-    works = await asyncio.to_thread(_try_reflink, _existing(context.data_dir))
-    choice = choose(reflink=works)
-    found = f"Disks of virtual machines: {choice.way} ({choice.format} images); {choice.reason}."
-    facts = {"reflink": works, "way": str(choice.way), "format": str(choice.format)}
-    if works:
-        return [Finding("reflink", Status.OK, found, facts=facts)]
-    remedy = "Not needed; XFS or btrfs would let disk images be copied at no cost."
-    return [Finding("reflink", Status.WARN, found, remedy, facts=facts)]
-
-
-def _try_reflink(folder: Path) -> bool:
-    try:
-        return can_reflink(folder)
-    except PermissionError:
-        return False
 
 
 def replicas_are_users(uid: int, kernel: str) -> bool:
@@ -189,7 +168,7 @@ async def _check_compiler(lacking: Status) -> Finding:
     return Finding(name, Status.OK, "Compiler and headers for the guest agent's native core are there.")
 
 
-def _existing(folder: Path) -> Path:
+def existing_folder(folder: Path) -> Path:
     """Return the folder, or the nearest existing one above it."""
     folder = folder.absolute()
     while not folder.exists():
@@ -198,26 +177,35 @@ def _existing(folder: Path) -> Path:
 
 
 async def check_session_isolation(context: DoctorContext) -> list[Finding]:
-    """Return a finding for each image and snapshot whose programs can reach their guest agent."""
+    """Return a finding about golden images whose programs can reach their guest agent."""
     return await asyncio.to_thread(_findings, context.data_dir)
 
 
 def _findings(data_dir: Path) -> list[Finding]:
+    store = ImageStore(data_dir)
     try:
-        store, frozen = ImageStore(data_dir), SnapshotStore(data_dir)
-        images = {name: store.resolve(name).manifest.session_isolated for name in store.tagged()}
-        manifests = [frozen.resolve(name).manifest for name in frozen.tagged()]
+        isolated = {name: store.resolve(name).manifest.session_isolated for name in store.tagged()}
     except ImageError as exc:
         return [Finding(_ISOLATION, Status.WARN, f"The images cannot be read: {exc}.")]
-    snapshots = {one.reference: one.session_isolated for one in manifests if one.guest is GuestKind.OSGYM}
-    facts = {**images, **snapshots}
-    open_ones = sorted(name for name, isolated in facts.items() if not isolated)
-    if not facts:
+    return isolation_findings(_ISOLATION, "images", isolated, "Make them anew: osgym image build.")
+
+
+def isolation_findings(name: str, noun: str, isolated: Mapping[str, bool], remedy: str) -> list[Finding]:
+    """Return a finding about images of one kind; none where there are no images.
+
+    Args:
+        name: Name of the check.
+        noun: Plural noun of the images.
+        isolated: Name of each image, and whether its desktop's programs are kept from the guest agent.
+        remedy: Remedy where one does not keep them.
+    """
+    facts = dict(isolated)
+    open_ones = sorted(one for one, is_isolated in isolated.items() if not is_isolated)
+    if not isolated:
         return []
     if not open_ones:
-        found = "Programs of all images and snapshots, root by sudo included, run below their guest agent."
-        return [Finding(_ISOLATION, Status.OK, found, facts=facts)]
+        found = f"Programs of all {noun}, root by sudo included, run below their guest agent."
+        return [Finding(name, Status.OK, found, facts=facts)]
     names = ", ".join(open_ones)
     found = f"Made before sessions were isolated, so that root in the desktop can forge its score: {names}."
-    remedy = "Make them anew: osgym image build, and for virtual machines osgym image snapshot after it."
-    return [Finding(_ISOLATION, Status.WARN, found, remedy, facts=facts)]
+    return [Finding(name, Status.WARN, found, remedy, facts=facts)]

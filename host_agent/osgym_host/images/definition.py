@@ -8,9 +8,9 @@ import stat
 import tomllib
 from collections.abc import Iterable
 from pathlib import Path
-from typing import Literal, TypeVar
+from typing import TypeVar
 
-from pydantic import Field, ValidationError
+from pydantic import ValidationError
 
 from osgym_host.images.additions import Addition
 from osgym_host.images.definition_model import Definition, StrictModel
@@ -25,7 +25,7 @@ _OF_PACKAGES = "15-debs"
 _Model = TypeVar("_Model", bound=StrictModel)
 
 
-def _read(path: Path, kind: type[_Model]) -> _Model:
+def read_definition(path: Path, kind: type[_Model]) -> _Model:
     """Read a definition.
 
     Raises:
@@ -52,7 +52,7 @@ class ImageSource:
     def __init__(self, folder: Path, addition: Addition | None = None) -> None:
         self.folder = folder.resolve()
         self.addition = addition
-        golden = _read(self.folder / "golden.toml", Definition)
+        golden = read_definition(self.folder / "golden.toml", Definition)
         self.definition = golden if addition is None else addition.laid_over(golden)
 
     @classmethod
@@ -130,99 +130,6 @@ class ImageSource:
     def guest_key(self) -> str:
         """Return the hash of the guest layer's inputs in this definition, without the guest agent."""
         return tree_hash([self.folder / "provision" / "guest", self.folder / "remedies"])
-
-
-# Virtual machines ----------------------------------------------------------------------------------
-
-
-class Named(StrictModel):
-    """A package, unit or module, and the reason for it."""
-
-    name: str = Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9@.+_-]*$")
-    why: str = Field(min_length=8)
-
-
-class Argument(StrictModel):
-    """A word of the kernel's command line, and the reason for it."""
-
-    value: str = Field(pattern=r"^[!-~]+$")
-    why: str = Field(min_length=8)
-
-
-class Sysctl(StrictModel):
-    """A kernel setting, and the reason for it."""
-
-    name: str = Field(pattern=r"^[a-z0-9_.]+$")
-    value: str
-    why: str = Field(min_length=8)
-
-
-class DiskSizes(StrictModel):
-    """Sizes of the disk's parts in MiB."""
-
-    free_mib: int = Field(ge=64)
-    efi_mib: int = Field(ge=40)
-    journal_mib: int = Field(ge=4)
-
-
-class VmDefinition(StrictModel):
-    """Content of `vm.toml`."""
-
-    format: Literal[1]
-    packages: list[Named]
-    initrd_modules: list[Named]
-    kernel_arguments: list[Argument]
-    sysctls: list[Sysctl]
-    masked_units: list[Named]
-    disk: DiskSizes
-
-
-class VmSource:
-    """The definition with its folder.
-
-    Attributes:
-        folder: Folder `images/vm` of the project.
-        definition: Content of its `vm.toml`.
-    """
-
-    def __init__(self, images_folder: Path) -> None:
-        self.folder = images_folder.resolve() / "vm"
-        self.definition = _read(self.folder / "vm.toml", VmDefinition)
-
-    @property
-    def files(self) -> Path:
-        """Tree that is copied into the root file system."""
-        return self.folder / "files"
-
-    @property
-    def scripts(self) -> list[Path]:
-        """Provisioning scripts in the order they run."""
-        return sorted((self.folder / "provision").glob("[0-9]*"))
-
-    def key(self) -> str:
-        return tree_hash([self.folder])
-
-    def kernel_append(self, root_uuid: str) -> str:
-        """Return the kernel's command line for a root file system of this UUID."""
-        words = [argument.value for argument in self.definition.kernel_arguments]
-        return " ".join([f"root=UUID={root_uuid}", "ro", *words])
-
-    def write_generated(self, target: Path, root_uuid: str) -> None:
-        """Write the generated files, as a tree to be copied in."""
-        wanted = self.definition
-        head = "# Made from images/vm/vm.toml, which gives the reasons.\n"
-        files = {
-            "etc/fstab": f"UUID={root_uuid} / ext4 noatime,errors=remount-ro 0 0\n",
-            "etc/sysctl.d/60-osgym.conf": head
-            + "".join(f"{item.name} = {item.value}\n" for item in wanted.sysctls),
-            "usr/share/initramfs-tools/modules.d/osgym": head
-            + "".join(f"{item.name}\n" for item in wanted.initrd_modules),
-            "osgym-bake/vm/masked-units": "".join(f"{item.name}\n" for item in wanted.masked_units),
-        }
-        for name, text in files.items():
-            path = target / name
-            path.parent.mkdir(parents=True, exist_ok=True)
-            path.write_text(text)
 
 
 # Finding and hashing ---------------------------------------------------------------------------------

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from osgym_host.doctor.result import Checks
+from osgym_host.images.derived import DerivedImages
 from osgym_host.runtimes.base import ImageLike, Runtime, Screen
 from osgym_host.settings import RuntimeSettings, Settings
 
@@ -72,6 +73,10 @@ class RuntimeKind(ABC):
     def extra_checks(self) -> Checks:
         """Return the doctor's checks of what this runtime can do without."""
         return ()
+
+    def derived_images(self) -> DerivedImages | None:
+        """Return what this runtime makes of golden images; None where it clones these themselves."""
+        return None
 
     async def check_image(self, settings: Settings, image: ImageRef) -> None:
         """Check that this host can run the image.

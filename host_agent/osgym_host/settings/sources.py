@@ -12,7 +12,7 @@ import yaml
 from pydantic import BaseModel, ValidationError
 
 from osgym_host.errors import OsgymHostError
-from osgym_host.runtime_registry import load_runtime_kind, runtime_names
+from osgym_host.runtime_registry import DISTRIBUTIONS, how_to_install, load_runtime_kind, runtime_names
 from osgym_host.settings.model import Settings
 from osgym_protocol.plugins import PluginError
 
@@ -78,10 +78,12 @@ def load(
         for given, value in found.items():
             key = _present_name(given, source)
             if key not in known:
-                if source == "environment" and not known.similar(key, MISSPELT):
+                lacking = _lacking_runtime(key)
+                if source == "environment" and not lacking and not known.similar(key, MISSPELT):
                     log.warning("%s is not a setting of the host agent: ignored", variable(key))
                     continue
-                raise SettingsError(f"unknown setting {_shown(source, key)}{known.near(key)} ({source})")
+                remedy = lacking or known.near(key)
+                raise SettingsError(f"unknown setting {_shown(source, key)}{remedy} ({source})")
             values[key] = value
             origin[key] = source
     return _checked(values, origin)
@@ -135,6 +137,15 @@ class _KnownSettings:
         return f"; did you mean {' or '.join(near)}?" if near else ""
 
 
+def _lacking_runtime(key: str) -> str:
+    """Return how to install the runtime that a setting belongs to; empty if it is installed or not ours."""
+    runtime = key.partition(".")[0]
+    remedy = how_to_install(runtime)
+    if not remedy or runtime in runtime_names():
+        return ""
+    return f": the runtime {runtime!r} is not installed; {remedy}"
+
+
 def _present_name(key: str, source: str) -> str:
     if key not in _RENAMED:
         return key
@@ -173,7 +184,7 @@ def _from_environment(environment: Mapping[str, str]) -> dict[str, Any]:
 def _setting_of(variable_name: str) -> str:
     """Return the setting of a variable's name: `qemu_parked` is `qemu.parked`."""
     if variable_name not in Settings.model_fields:
-        for runtime in sorted(runtime_names(), key=len, reverse=True):
+        for runtime in sorted({*runtime_names(), *DISTRIBUTIONS}, key=len, reverse=True):
             if variable_name.startswith(f"{runtime}_"):
                 return f"{runtime}.{variable_name.removeprefix(f'{runtime}_')}"
     return variable_name

@@ -17,9 +17,9 @@ from typing import IO
 
 from osgym_infra.errors import OsgymInfraError
 
-DISTRIBUTIONS = ("protocol", "sdk", "host_agent", "cli", "osworld")
+DISTRIBUTIONS = ("protocol", "sdk", "host_agent", "qemu", "cli", "osworld")
 """What a host needs, by folder."""
-EXTRAS = {"host_agent": "[cloudwatch,docker,gcp]"}
+EXTRAS = {"host_agent": "[cloudwatch,gcp]", "qemu": "[docker]"}
 """Extras that hosts need: clients of the metrics that a fleet is scaled by, and of Docker."""
 CONSTRAINTS = "constraints.txt"
 PRODUCTS = ("build", "*.egg-info", "__pycache__", "*.pyc", "*.so", "osgym-identity")

@@ -17,7 +17,7 @@ from tests.support.runtime_kits import Kit, QemuKit, dead, exists, settled
 from osgym_host.addresses import TcpAddress
 from osgym_host.runtimes import base
 from osgym_host.runtimes.base import ExitReason, ReplicaSpec, Runtime
-from osgym_host.runtimes.qemu.cloning.replica import QemuReplica
+from osgym_qemu.cloning.replica import QemuReplica
 
 
 async def test_a_child_goes_on_from_its_parents_moment(runtime: Runtime, kit: Kit, spec: ReplicaSpec) -> None:
@@ -50,7 +50,7 @@ import asyncio, json, os, signal, sys
 from dataclasses import replace
 from pathlib import Path
 from tests.support.runtime_kits import QemuKit, contract_spec
-from osgym_host.images.snapshots import SnapshotStore
+from osgym_qemu.snapshots import SnapshotStore
 from osgym_host.images.store import default_data_dir
 
 async def main():

@@ -13,7 +13,7 @@ import zlib
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from osgym_host.images.disks.qcow2 import Qcow2Error, check_layout, read_header
+from osgym_host.images.qcow2 import Qcow2Error, check_layout, read_header
 
 _HEAD_BYTES = 512
 _OFFSET = 0x00FFFFFFFFFFFE00

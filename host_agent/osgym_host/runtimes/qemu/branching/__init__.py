@@ -1,7 +1,0 @@
-"""Branch points of running machines: taken, kept on disk, exported, restored in children."""
-
-from osgym_host.runtimes.qemu.branching.point_store import BranchChild, BranchPointStore
-from osgym_host.runtimes.qemu.branching.point_taker import BranchSource
-from osgym_host.runtimes.qemu.branching.ram_native import RamControl, RamLibrary, RamLibraryLoader
-
-__all__ = ["BranchChild", "BranchPointStore", "BranchSource", "RamControl", "RamLibrary", "RamLibraryLoader"]
