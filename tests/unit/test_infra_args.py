@@ -4,15 +4,13 @@ from __future__ import annotations
 
 import dataclasses
 import json
-from pathlib import Path
 from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.support.fleet_configs import AWS, GCP, SSH
+from tests.support.fleet_configs import AWS, GCP, SSH, blueprint
 
-from osgym_infra.catalogue.load import load
 from osgym_infra.catalogue.shapes import Market
 from osgym_infra.config.keys import KEYS, EgressPolicy, FleetConfig
 from osgym_infra.config.parse import parse
@@ -20,17 +18,8 @@ from osgym_infra.config.providers import Provider, installed
 from osgym_infra.config.ssh_hosts import SshHost, SshLogin
 from osgym_infra.cost.model import QEMU
 from osgym_infra.errors import BadInput, CannotMeet, OsgymInfraError
-from osgym_infra.fleet.blueprint import Blueprint, draw
-from osgym_infra.workloads import profile as profiles
 
 WHOLE_BY_QUARTERS = json.dumps([f"{first}.0.0.0/2" for first in (0, 64, 128, 192)])
-
-
-def plan(values: dict[str, object]) -> Blueprint:
-    """What the configuration leads to."""
-    catalogue, _ = load(folder=Path("/nowhere")).in_usd({})
-    config = parse(values)
-    return draw(config, catalogue, profiles.chosen(config.profile, config.runtime))
 
 
 def test_texts_become_what_they_mean() -> None:
@@ -257,7 +246,7 @@ def test_nonsense_is_refused_and_never_breaks(name: str, value: Any) -> None:
 
 def test_a_plan_becomes_groups_of_hosts() -> None:
     """Enough for all, of the market and provider, nested where it has to be, with a price."""
-    found = plan({**GCP, "market": "spot"})
+    found = blueprint({**GCP, "market": "spot"})
     assert found.capacity >= 1024
     assert all(group.nested and group.market is Market.SPOT for group in found.groups)
     assert all(group.type.startswith("n2-") for group in found.groups), "nothing unconfirmed by default"
@@ -268,11 +257,11 @@ def test_a_plan_becomes_groups_of_hosts() -> None:
 
 def test_metal_needs_no_nesting_and_namespaces_neither() -> None:
     """The flag is set only where a virtual machine runs inside one."""
-    assert not any(group.nested for group in plan({**AWS, "host_type": "r6i.metal"}).groups)
+    assert not any(group.nested for group in blueprint({**AWS, "host_type": "r6i.metal"}).groups)
     assert not any(
-        group.nested for group in plan({**AWS, "host_type": "r8i.24xlarge", "runtime": "local"}).groups
+        group.nested for group in blueprint({**AWS, "host_type": "r8i.24xlarge", "runtime": "local"}).groups
     )
-    assert all(group.nested for group in plan({**AWS, "host_type": "r8i.24xlarge"}).groups)
+    assert all(group.nested for group in blueprint({**AWS, "host_type": "r8i.24xlarge"}).groups)
 
 
 @pytest.mark.parametrize(
@@ -293,7 +282,7 @@ def test_what_cannot_be_built_fails_before_anything_is(
 ) -> None:
     """With the key's name and what would fit."""
     with pytest.raises(kind) as refused:
-        plan({**AWS, **change})
+        blueprint({**AWS, **change})
     assert isinstance(refused.value, BadInput | CannotMeet)
     assert refused.value.field == field
     assert fits in refused.value.fits
@@ -303,7 +292,7 @@ def test_what_cannot_be_built_fails_before_anything_is(
 def test_types_that_ignore_nesting_silently_are_refused(name: str) -> None:
     """Also those the catalogue does not know."""
     with pytest.raises(BadInput) as refused:
-        plan({**GCP, "host_type": name})
+        blueprint({**GCP, "host_type": name})
     assert refused.value.field == "osgym:host_type"
     assert "-metal" in refused.value.fits
 
@@ -312,6 +301,6 @@ def test_own_machines_must_hold_the_replicas() -> None:
     """Two hosts of 50 do not hold 1,024."""
     hosts = [{"address": "a", "max_replicas": 50}, {"address": "b", "max_replicas": 50}]
     with pytest.raises(BadInput, match="at most 100"):
-        plan({**SSH, "hosts": hosts})
-    found = plan({**SSH, "hosts": hosts, "replicas": "100"})
+        blueprint({**SSH, "hosts": hosts})
+    found = blueprint({**SSH, "hosts": hosts, "replicas": "100"})
     assert (found.capacity, found.usd_per_day) == (100, None)

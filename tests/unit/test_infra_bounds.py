@@ -3,35 +3,24 @@
 from __future__ import annotations
 
 import re
-from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.support.fleet_configs import AWS, GCP
+from tests.support.fleet_configs import AWS, GCP, blueprint
 
-from osgym_infra.catalogue.load import load
 from osgym_infra.config.keys import FleetConfig
 from osgym_infra.config.parse import parse
 from osgym_infra.errors import BadInput, CannotMeet
-from osgym_infra.fleet.blueprint import Blueprint, draw
 from osgym_infra.fleet.bounds import DEARER, MOST_STAND_INS, check_zones
 from osgym_infra.fleet.outputs import summary
-from osgym_infra.workloads import profile as profiles
 
 SPOT = {**AWS, "market": "spot", "replicas": "230"}
 
 
-def plan(values: dict[str, object]) -> Blueprint:
-    """What the configuration leads to."""
-    catalogue, _ = load(folder=Path("/nowhere")).in_usd({})
-    config = parse(values)
-    return draw(config, catalogue, profiles.chosen(config.profile, config.runtime))
-
-
 def test_a_group_stays_as_large_as_planned_unless_told_otherwise() -> None:
     """Without bounds it neither grows nor shrinks; what is lost comes back."""
-    for group in plan(SPOT).groups:
+    for group in blueprint(SPOT).groups:
         assert (group.least, group.most) == (group.count, group.count)
         assert not group.grows
 
@@ -45,8 +34,8 @@ def test_bounds_are_of_the_whole_fleet(least: int | None, most: int | None) -> N
         with pytest.raises(BadInput, match="osgym:min_hosts"):
             parse(values)
         return
-    planned = sum(group.count for group in plan(dict(AWS)).groups)
-    groups = plan(values).groups
+    planned = sum(group.count for group in blueprint(dict(AWS)).groups)
+    groups = blueprint(values).groups
     assert all(0 <= group.least <= group.count <= group.most for group in groups)
     assert sum(group.most for group in groups) == (max(planned, least or 0) if most is None else most)
     assert sum(group.least for group in groups) == (min(planned, most or planned) if least is None else least)
@@ -55,19 +44,19 @@ def test_bounds_are_of_the_whole_fleet(least: int | None, most: int | None) -> N
 def test_growth_stays_within_the_budget() -> None:
     """The largest fleet is held against it, by the key that asks for it."""
     with pytest.raises(CannotMeet, match="osgym:max_hosts: 40 hosts cost"):
-        plan({**SPOT, "budget_usd_per_day": "400", "max_hosts": "40"})
+        blueprint({**SPOT, "budget_usd_per_day": "400", "max_hosts": "40"})
     with pytest.raises(CannotMeet, match="osgym:min_hosts: 40 hosts cost"):
-        plan({**SPOT, "budget_usd_per_day": "400", "min_hosts": "40"})
-    assert plan({**SPOT, "budget_usd_per_day": "400", "max_hosts": "3"}).groups[0].most == 3
+        blueprint({**SPOT, "budget_usd_per_day": "400", "min_hosts": "40"})
+    assert blueprint({**SPOT, "budget_usd_per_day": "400", "max_hosts": "3"}).groups[0].most == 3
 
 
 def test_types_stand_in_that_carry_as_much_for_not_much_more() -> None:
     """Same market and region, bounded in number and price; none where one type was asked for."""
-    groups = plan(SPOT).groups
+    groups = blueprint(SPOT).groups
     assert any(group.stand_ins for group in groups)
     named = r"where there is no [\w.]+: [a-z0-9]+i\.\d+xlarge \([\d.]+ USD/h\)"
-    assert re.search(named, summary(plan(SPOT)))
-    assert "1 to 4 hosts, with the load" in summary(plan({**SPOT, "min_hosts": "1", "max_hosts": "4"}))
+    assert re.search(named, summary(blueprint(SPOT)))
+    assert "1 to 4 hosts, with the load" in summary(blueprint({**SPOT, "min_hosts": "1", "max_hosts": "4"}))
     for group in groups:
         assert len(group.stand_ins) <= MOST_STAND_INS
         for other in group.stand_ins:
@@ -75,14 +64,14 @@ def test_types_stand_in_that_carry_as_much_for_not_much_more() -> None:
             assert other.type != group.type
             assert other.replicas >= group.replicas
             assert other.usd_per_hour <= DEARER * group.usd_per_hour
-    (only,) = plan({**SPOT, "host_type": "r8i.24xlarge"}).groups
+    (only,) = blueprint({**SPOT, "host_type": "r8i.24xlarge"}).groups
     assert only.stand_ins == ()
 
 
 def test_types_that_stand_in_stay_within_the_budget() -> None:
     """Also when all hosts are of the dearest of them."""
-    budget = (plan(SPOT).usd_per_day or 0) * 1.05
-    for group in plan({**SPOT, "budget_usd_per_day": str(budget)}).groups:
+    budget = (blueprint(SPOT).usd_per_day or 0) * 1.05
+    for group in blueprint({**SPOT, "budget_usd_per_day": str(budget)}).groups:
         assert all(24 * other.usd_per_hour * group.count <= budget for other in group.stand_ins)
 
 

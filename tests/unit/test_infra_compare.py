@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from dataclasses import replace
 from datetime import date
-from pathlib import Path
 
 import pytest
+from tests.support.fleet_configs import shipped_catalogue
 
-from osgym_infra.catalogue.load import load
 from osgym_infra.catalogue.rows import Catalogue, HostRow, NetworkRow, Price, PriceSource, StorageRow
 from osgym_infra.catalogue.shapes import Kvm, Market
 from osgym_infra.cost.model import ReplicaNeeds
@@ -76,11 +75,10 @@ def test_types_without_a_price_are_named() -> None:
 
 def test_a_market_that_a_type_is_not_sold_in_is_no_missing_price() -> None:
     """C3 metal has no spot at Google Cloud: nobody has to look its price up."""
-    catalogue, _ = load(folder=Path("/nowhere")).in_usd({})
     request = PlanRequest(replicas=64, replica=REPLICA, providers=("gcp",))
-    assert not any("no spot price" in note for note in plan_fleet(request, catalogue).notes)
+    assert not any("no spot price" in note for note in plan_fleet(request, shipped_catalogue()).notes)
     spot = PlanRequest(replicas=64, replica=REPLICA, providers=("aws",), regions=("us-east-1",))
-    assert any("no spot price is known of" in note for note in plan_fleet(spot, catalogue).notes)
+    assert any("no spot price is known of" in note for note in plan_fleet(spot, shipped_catalogue()).notes)
 
 
 NETWORK = NetworkRow("aws", "us-east-1", SOURCE, 0.09, 0.005, 0.02)

@@ -12,28 +12,25 @@ import json
 import re
 import tarfile
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
 import pulumi
 import pytest
 from pulumi.runtime import mocks as pulumi_mocks
+from pulumi.runtime import resource as pulumi_resource
+from pulumi.runtime.proto.source_pb2 import StackTrace
 from tests.support.cloud_requests import refusals
-from tests.support.fleet_configs import AWS, GCP
+from tests.support.fleet_configs import AWS, GCP, blueprint, shipped_catalogue
 
-from osgym_infra.catalogue.load import load
 from osgym_infra.catalogue.shapes import Kvm
 from osgym_infra.components.common import HostsArgs
 from osgym_infra.components.golden import place_golden_image
-from osgym_infra.config.parse import parse
 from osgym_infra.errors import BadInput
 from osgym_infra.fleet import policy
-from osgym_infra.fleet.blueprint import Blueprint, draw
 from osgym_infra.fleet.boot import STUB, ec2_user_data
 from osgym_infra.providers.aws.preview import NESTS
 from osgym_infra.providers.gcp import preview as gcp_preview
-from osgym_infra.workloads import profile as profiles
 
 # The generated SDKs warn about names of their own when they are imported.
 pytestmark = pytest.mark.filterwarnings("ignore:.*has been deprecated:DeprecationWarning")
@@ -126,18 +123,15 @@ class Recorder(pulumi.runtime.Mocks):
         return only
 
 
-def blueprint(values: dict[str, object]) -> Blueprint:
-    """The hosts of a configuration, from the built-in catalogue."""
-    catalogue, _ = load(folder=Path("/nowhere")).in_usd({})
-    config = parse(values)
-    return draw(config, catalogue, profiles.chosen(config.profile, config.runtime))
-
-
 @contextlib.contextmanager
 def own_event_loops() -> Iterator[None]:
-    """An event loop for the program; those that Pulumi makes in its threads and forgets are closed too."""
+    """An event loop for the program; those that Pulumi makes in its threads and forgets are closed too.
+
+    Resources have no stack traces, which take a fifth of the time and are for the engine's messages only.
+    """
     made: list[asyncio.AbstractEventLoop] = []
     original = asyncio.new_event_loop
+    traces, pulumi_resource._get_stack_trace = pulumi_resource._get_stack_trace, StackTrace
 
     def new() -> asyncio.AbstractEventLoop:
         made.append(original())
@@ -148,6 +142,7 @@ def own_event_loops() -> Iterator[None]:
     try:
         yield
     finally:
+        pulumi_resource._get_stack_trace = traces
         asyncio.new_event_loop = original
         asyncio.set_event_loop(None)
         for loop in made:
@@ -283,8 +278,8 @@ def test_the_policy_holds_for_every_resource(base: dict[str, object]) -> None:
 @both
 def test_nothing_that_is_asked_for_is_refused(base: dict[str, object]) -> None:
     """By the rules of the cloud, for all types of both markets (docs/design/cloud-requests.md)."""
-    catalogue = load(folder=Path("/nowhere"))
-    rows = [row for row in catalogue.hosts if row.provider == base["provider"] and row.kvm is not Kvm.NONE]
+    hosts = shipped_catalogue().hosts
+    rows = [row for row in hosts if row.provider == base["provider"] and row.kvm is not Kvm.NONE]
     for row in rows:
         for market in row.prices:
             values = {**base, "host_type": row.type, "market": market.value, "allow_unknown_kvm": True}

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import pytest
+from tests.support.fleet_configs import shipped_catalogue
 
-from osgym_infra.catalogue.load import load
 from osgym_infra.catalogue.shapes import HostShape, Kvm
 from osgym_infra.cost.curve import (
     PAPER,
@@ -29,8 +27,7 @@ def at(curve: CostCurve, replicas: int) -> CurvePoint:
 
 def candidate(request: PlanRequest) -> Candidate:
     """The best of the shipped catalogue for a request."""
-    catalogue, _ = load(folder=Path("/nowhere")).in_usd({})
-    return plan_fleet(request, catalogue).candidates[0]
+    return plan_fleet(request, shipped_catalogue()).candidates[0]
 
 
 def test_the_papers_curve_goes_through_what_the_paper_says() -> None:

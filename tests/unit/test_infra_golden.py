@@ -14,7 +14,7 @@ import pytest
 from pulumi.provider.experimental import provider as api
 from pulumi.runtime import mocks as pulumi_mocks
 from tests.support.cloud_requests import refusals
-from tests.support.fleet_configs import AWS, GCP, SSH
+from tests.support.fleet_configs import AWS, GCP, SSH, blueprint
 from tests.unit import test_infra_components as cloud
 
 from osgym_host.images.definition import find_images_folder
@@ -58,7 +58,7 @@ class Recorder(cloud.Recorder):
 
 def deploy(values: dict[str, object]) -> tuple[Recorder, list[dict[str, Any]]]:
     """What the program's components make, and the hosts as they are put out."""
-    recorder, plan = Recorder(), cloud.blueprint(values)
+    recorder, plan = Recorder(), blueprint(values)
     hosts: list[dict[str, Any]] = []
 
     @pulumi.runtime.test
@@ -412,5 +412,5 @@ def test_half_a_name_is_refused_by_its_key(
     """What hosts fetch is named whole or not at all."""
     values = {**NONE_NAMED[0], **{name: AWS[name] for name in named}, **change}
     with pytest.raises(BadInput) as refused:
-        cloud.blueprint(values)
+        blueprint(values)
     assert refused.value.field == f"osgym:{field}"

@@ -9,8 +9,8 @@ from typing import Any
 import pulumi
 import pytest
 from pulumi.runtime import mocks as pulumi_mocks
-from tests.support.fleet_configs import SSH
-from tests.unit.test_infra_components import blueprint, own_event_loops
+from tests.support.fleet_configs import SSH, blueprint
+from tests.unit.test_infra_components import own_event_loops
 
 from osgym_infra.components.common import HostsArgs
 from osgym_infra.fleet.boot import LOCAL_DATA
