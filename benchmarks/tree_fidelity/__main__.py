@@ -27,14 +27,21 @@ from benchmarks.tree_fidelity.programs import FOLDER, GAPS, INSIDE, Program, cho
 from osgym_sdk import Client, Episode
 
 SETTLE_S = 20.0
+NO_TREE_S = 5.0
+"""Time to wait for the tree of a program that has none; one that came later is a fault of the reads."""
+ALONE_S = 8.0
 FRAME_PX = 40
 """Most that a frame may be larger than its window: GTK and Java count the title bar, Qt does not."""
 SECONDS_PER_READ = 6.0
 GAP_SERIES = ("gaps_read", "gaps_alone")
 
 
-def look_at(episode: Episode, program: Program, reads: int) -> dict[str, Any]:
-    """Run one program in a desktop and return the findings, with a verdict."""
+def look_at(episode: Episode, program: Program, reads: int, alone_s: float = ALONE_S) -> dict[str, Any]:
+    """Run one program in a desktop and return the findings, with a verdict.
+
+    Args:
+        alone_s: Time for which its gaps are measured without readers; 0: they are not measured.
+    """
     for path in FOLDER.iterdir():
         if path.suffix in (".py", ".java"):
             episode.write_file(f"{INSIDE}/benchmarks/tree_fidelity/{path.name}", path.read_bytes())
@@ -43,7 +50,8 @@ def look_at(episode: Episode, program: Program, reads: int) -> dict[str, Any]:
         "churn": program.churn,
         "reads": reads,
         "start_s": program.start_s,
-        "settle_s": SETTLE_S,
+        "settle_s": SETTLE_S if program.tree else NO_TREE_S,
+        "alone_s": alone_s,
         "expect": program.expect,
         "gaps": GAPS if program.timer else "",
     }

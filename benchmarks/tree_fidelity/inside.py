@@ -31,7 +31,6 @@ NAMED = frozenset({"push-button", "menu", "menu-item", "check-box", "radio-butto
 POLL_S = 0.05
 READ_DEADLINE_S = 20.0
 QUIET_READS = 5
-ALONE_S = 8.0
 SLACK_PX = 2
 
 
@@ -45,6 +44,7 @@ class Order:
         reads: Number of times each of the two readers reads the tree.
         start_s: Time for its window to appear.
         settle_s: Time within which its tree is complete and its window quiet.
+        alone_s: Time for which windows open and close while nobody reads; 0: not measured.
         expect: Names that the tree must have.
         gaps: File in which the program writes the largest gaps of its own timer, or empty.
     """
@@ -54,6 +54,7 @@ class Order:
     reads: int
     start_s: float
     settle_s: float
+    alone_s: float
     expect: list[str]
     gaps: str
 
@@ -114,7 +115,10 @@ class Run:
         pinger = await Pinger.connect(window.id, window.pid or 0)
         try:
             begin = len(self._timer_gaps())
-            alone = await pinger.during(self._churning(window, asyncio.sleep(ALONE_S)))
+            alone: list[Gap] = []
+            if self.order.alone_s:
+                quiet = self._churning(window, asyncio.sleep(self.order.alone_s))
+                alone = await pinger.during(quiet)
             middle = len(self._timer_gaps())
             self.found.windows_opened = 0
             read = await pinger.during(self._churning(window, self._read_often(window)))

@@ -42,7 +42,7 @@ def judged(host: HostProcess, name: str) -> None:
     """Read a program's tree from two sides while windows open and close; nothing may be wrong."""
     (program,) = chosen("toolkits", name)
     with Client(host.url) as client, client.episode() as episode:
-        found = look_at(episode, program, READS)
+        found = look_at(episode, program, READS, alone_s=0)
     assert found["faults"] == [], found
     assert len(found["read_ms"]) == 2 * READS and found["windows_opened"] > 0
     assert found["has_tree"] == program.tree
