@@ -16,6 +16,7 @@ from pathlib import Path
 import pytest
 from tests.support.host_process import running_host
 from tests.support.small_internet import SITE, SmallInternet, small_internet
+from tests.support.ssh_hosts import memory_will_do
 
 from osgym_host.images.store import Image
 from osgym_host.runtimes.web.options import TEST_WORLD
@@ -40,21 +41,27 @@ class Account:
 
 @pytest.fixture(scope="module")
 def account() -> Iterator[Account]:
-    """A fresh user with subordinate ids, removed afterwards."""
+    """A fresh user with subordinate ids, removed afterwards; the home is in memory if there is enough."""
     if os.geteuid() != 0:
         pytest.skip("missing: the right to make a user (the other tests run as this one anyway)")
     for tool in ("useradd", "usermod", "userdel", "newuidmap", "runuser", "setpriv"):
         if shutil.which(tool) is None:
             pytest.skip(f"missing: {tool}")
+    home = Path("/home") / USER
     subprocess.run(["useradd", "--create-home", USER], check=True, capture_output=True)
     try:
+        if memory_will_do(home):
+            options = f"size=5g,mode=755,uid={home.stat().st_uid},gid={home.stat().st_gid}"
+            subprocess.run(["mount", "-t", "tmpfs", "-o", options, "tmpfs", str(home)], check=True)
         if not _subordinate_ids(USER):
             ids = f"{FIRST_ID}-{FIRST_ID + 65_535}"
             argv = ["usermod", "--add-subuids", ids, "--add-subgids", ids, USER]
             subprocess.run(argv, check=True, capture_output=True)
-        home = Path("/home") / USER
         yield Account(USER, home, home.stat().st_uid, _subordinate_ids(USER))
     finally:
+        for mounted in (home / "others", home):
+            if mounted.is_mount():
+                subprocess.run(["umount", str(mounted)], check=True)
         subprocess.run(["userdel", "--remove", USER], check=False, capture_output=True)
 
 
@@ -92,15 +99,8 @@ def _give_image(image: Image, account: Account) -> Path:
     return data
 
 
-NOT_IMPORTED = (
-    "__editable__*", "*mypy*", "pulumi*", "ray", "pyarrow*", "scipy*", "material", "moto", "matplotlib*",
-    "babel", "botocore", "fontTools", "av", "av.libs", "mkdocs*",
-)  # fmt: skip
-"""Packages that a host agent does without; most of two gigabytes."""
-
-
 def _give_python(account: Account) -> list[str]:
-    """The user's way to start `osgym`: a readable interpreter, and copies of what it imports."""
+    """The user's way to start `osgym`: a readable interpreter, our packages, and a view of all others."""
     version = f"python{sys.version_info.major}.{sys.version_info.minor}"
     for candidate in (sys.executable, f"/usr/bin/{version}", f"/usr/local/bin/{version}"):
         argv = ["runuser", "-u", account.name, "--", candidate, "-c", "pass"]
@@ -109,13 +109,15 @@ def _give_python(account: Account) -> list[str]:
     else:
         pytest.skip(f"missing: a {version} that other users may run")
     root = Path(__file__).parents[2]
-    code = account.home / "code"
-    shutil.copytree(site.getsitepackages()[0], code, ignore=shutil.ignore_patterns(*NOT_IMPORTED))
+    code, others = account.home / "code", account.home / "others"
+    others.mkdir()
+    subprocess.run(["mount", "--bind", site.getsitepackages()[0], str(others)], check=True)
+    subprocess.run(["mount", "-o", "remount,bind,ro", str(others)], check=True)
     for package in ("host_agent/osgym_host", "protocol/osgym_protocol"):
         shutil.copytree(root / package, code / Path(package).name)
     venv = account.home / "venv"
     subprocess.run([candidate, "-m", "venv", "--without-pip", str(venv)], check=True, cwd="/")
-    (venv / "lib" / version / "site-packages" / "osgym.pth").write_text(f"{code}\n")
+    (venv / "lib" / version / "site-packages" / "osgym.pth").write_text(f"{code}\n{others}\n")
     script = "import sys; sys.argv[0] = 'osgym'; from osgym_host.cli.main import main; main()"
     become = ["setpriv", f"--reuid={account.name}", f"--regid={account.name}", "--init-groups", "--"]
     return [*become, str(venv / "bin" / "python"), "-c", script]
