@@ -50,6 +50,10 @@ class Message:
     def field_names(cls) -> tuple[str, ...]:
         return tuple([name for name, _, _ in _names_of(cls)])
 
+    def values(self) -> dict[str, Any]:
+        """Return the fields by name, as they are: arguments of a message that has them too."""
+        return {name: getattr(self, name) for name in self.field_names()}
+
     def to_dict(self) -> dict[str, Any]:
         """Return the message as a JSON object without its unset fields."""
         out: dict[str, Any] = {}

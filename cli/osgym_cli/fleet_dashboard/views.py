@@ -31,7 +31,6 @@ class HostView:
         error: Reason why it does not answer now; empty while it answers. Its last answers stay.
         state, pool, replicas: Answers of `/v1/host`, `/v1/pool`, `/v1/replicas`; empty before the first.
         samples: Samples of `/v1/history` by the number of their ten seconds.
-        looked_s: Time of its last answer on the monotonic clock.
     """
 
     key: str
@@ -44,7 +43,6 @@ class HostView:
     samples: dict[int, Row] = field(default_factory=dict)
     usd_per_hour: float | None = None
     retired: Mapping[str, int] = field(default_factory=dict)
-    looked_s: float = float("-inf")
     history_s: float = float("-inf")
 
     @property

@@ -185,7 +185,7 @@ class FleetWatch:
             view.error = _said(error)
             view.replicas = ()
             return
-        view.error, view.looked_s = "", now_s
+        view.error = ""
         if view.key not in self._followers or self._followers[view.key].done():
             self._followers[view.key] = asyncio.create_task(self._follow(view))
 

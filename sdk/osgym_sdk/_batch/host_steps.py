@@ -128,7 +128,10 @@ async def _stream(
     give: Give,
 ) -> None:
     """Take the answers that come; what has none stays in ``open_steps``."""
-    items = [_item(ready) for ready in open_steps.values()]
+    items = [
+        BatchStepItem(episode_id=ready.episode.episode_id, **ready.prepared.request.values())
+        for ready in open_steps.values()
+    ]
     decoder = RecordDecoder()
     async with link.stream("POST", "/v1/steps", BatchStepRequest(tuple(items))) as (_, chunks):
         async for chunk in chunks:
@@ -153,17 +156,3 @@ async def _step_one(ready: _ReadyStep, timeout_s: float, give: Give) -> None:
     except OSGymError as exc:
         outcome = exc
     give(ready.episode, outcome)
-
-
-def _item(ready: _ReadyStep) -> BatchStepItem:
-    request = ready.prepared.request
-    return BatchStepItem(
-        episode_id=ready.episode.episode_id,
-        lease=request.lease,
-        seq=request.seq,
-        actions=request.actions,
-        settle=request.settle,
-        observe=request.observe,
-        traceparent=request.traceparent,
-        note=request.note,
-    )

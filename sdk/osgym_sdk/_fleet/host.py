@@ -6,7 +6,7 @@ import asyncio
 import enum
 import errno
 from collections.abc import Iterator
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, field, replace
 
 import httpx
 
@@ -41,7 +41,7 @@ class FleetHostState(HostState):
 
     @classmethod
     def of(cls, state: HostState, phase: HostPhase) -> FleetHostState:
-        return cls(**{one.name: getattr(state, one.name) for one in fields(HostState)}, phase=phase)
+        return cls(**state.values(), phase=phase)
 
 
 @dataclass(slots=True)

@@ -32,6 +32,9 @@ class LeasedEpisode(Protocol):
     def mark_lost(self, error: EpisodeLost) -> None:
         """End the episode at once."""
 
+    def lose(self, message: str, cause: str) -> EpisodeLost:
+        """End the episode at once for a cause of the client's."""
+
     async def delete(self) -> None:
         """Give the replica back."""
 
@@ -133,11 +136,4 @@ class LeaseKeeper:
         for lease, session in list(self._sessions.items()):
             if silent_s >= session.lease_ttl_s:
                 del self._sessions[lease]
-                session.mark_lost(
-                    EpisodeLost(
-                        f"the host did not answer for {silent_s:.0f} s: {error.message}",
-                        details={"cause": error.code},
-                        host=self._link.url,
-                        episode_id=session.episode_id,
-                    )
-                )
+                session.lose(f"the host did not answer for {silent_s:.0f} s: {error.message}", error.code)

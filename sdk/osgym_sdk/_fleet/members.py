@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from osgym_sdk._background import BackgroundTasks
 from osgym_sdk._config import ClientConfig, parse_hosts
-from osgym_sdk._exceptions import ConfigError, EpisodeLost, OSGymError
+from osgym_sdk._exceptions import ConfigError, OSGymError
 from osgym_sdk._fleet.discovery.open import OpenedFleet
 from osgym_sdk._fleet.discovery.watch import HostWatch
 from osgym_sdk._fleet.fleet import HOST_REMOVED, Fleet
@@ -180,14 +180,7 @@ class FleetMembers:
     def _drop_leases(self, host: FleetHost) -> None:
         """End our episodes there; if the host lives it gets its replicas back."""
         for session in self._scheduler.keeper(host.link).sessions():
-            session.mark_lost(
-                EpisodeLost(
-                    "its host was removed from this client",
-                    details={"cause": HOST_REMOVED},
-                    host=host.link.url,
-                    episode_id=session.episode_id,
-                )
-            )
+            session.lose("its host was removed from this client", HOST_REMOVED)
             self._scheduler.background.spawn(session.delete(), f"give back {session.episode_id}")
 
     async def _end(self, host: FleetHost) -> None:

@@ -67,18 +67,7 @@ class Placement:
 
     def of_child(self, child: ForkChild, observation: Observation) -> Placement:
         """Return the lease of a child, whose first observation is its parent's newest."""
-        answer = CreateAnswer(
-            episode_id=child.episode_id,
-            lease=child.lease,
-            replica_id=child.replica_id,
-            generation=child.generation,
-            screen=child.screen,
-            observation=observation,
-            step=child.step,
-            last_seq=child.last_seq,
-            parent=child.parent,
-            notes=self.answer.notes,
-        )
+        answer = CreateAnswer(observation=observation, notes=self.answer.notes, **child.values())
         return replace(self, answer=answer)
 
 

@@ -62,6 +62,12 @@ class EpisodeSession:
             for timeout in self._timeouts:
                 timeout.reschedule(now)
 
+    def lose(self, message: str, cause: str) -> EpisodeLost:
+        """End the episode at once for a cause of the client's; return the error of its first loss."""
+        error = EpisodeLost(message, details={"cause": cause}, host=self.host, episode_id=self.episode_id)
+        self.mark_lost(error)
+        return self.lost or error
+
     async def call(
         self,
         method: str,
@@ -112,16 +118,7 @@ class EpisodeSession:
             raise
         except HostUnreachable as exc:
             self._scheduler.fleet.mark_down(host, exc)
-            self.mark_lost(
-                EpisodeLost(
-                    f"the host cannot be reached: {exc.message}",
-                    details={"cause": exc.code},
-                    host=self.host,
-                    episode_id=self.episode_id,
-                )
-            )
-            assert self.lost is not None
-            raise self.lost from exc
+            raise self.lose(f"the host cannot be reached: {exc.message}", exc.code) from exc
 
     async def branch(
         self, suffix: str, body: ForkRequest | CheckpointRequest, answer: type[M], timeout_s: float

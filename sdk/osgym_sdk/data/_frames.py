@@ -117,10 +117,9 @@ class FrameIndex:
 class FrameWriter:
     """Adds images; one that any writer of the folder has stored is not stored again."""
 
-    def __init__(self, folder: Path, name: str, shard_bytes: int = SHARD_BYTES) -> None:
+    def __init__(self, folder: Path, name: str) -> None:
         self._folder = folder
         self._name = name
-        self._shard_bytes = shard_bytes
         self._number = 0
         self._blob: AppendFile | None = None
         self._index: AppendFile | None = None
@@ -159,7 +158,7 @@ class FrameWriter:
         self.known.close()
 
     def _shard(self) -> tuple[AppendFile, AppendFile]:
-        if self._blob is not None and self._index is not None and self._blob.size < self._shard_bytes:
+        if self._blob is not None and self._index is not None and self._blob.size < SHARD_BYTES:
             return self._blob, self._index
         stem = self._folder / f"{self._name}-{self._number:05d}"
         self._number += 1

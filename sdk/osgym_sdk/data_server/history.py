@@ -59,14 +59,14 @@ class Prompt:
         return "".join(out)
 
 
-def split_prompt(prompt: str | Prompt, image: str = IMAGE) -> tuple[str, list[bytes]]:
+def split_prompt(prompt: str | Prompt) -> tuple[str, list[bytes]]:
     """Return text and screenshots of a prompt, also of one that is text with base64 in it.
 
     Raises:
         ValueError: what stands between vision marks is not base64.
     """
     if isinstance(prompt, Prompt):
-        return prompt.text(image), prompt.images
+        return prompt.text(), prompt.images
     pieces = prompt.split(VISION_START)
     text, images = [pieces[0]], []
     for piece in pieces[1:]:
@@ -75,5 +75,5 @@ def split_prompt(prompt: str | Prompt, image: str = IMAGE) -> tuple[str, list[by
             text.append(VISION_START + piece)
             continue
         images.append(base64.b64decode(coded, validate=True))
-        text.append(image + rest)
+        text.append(IMAGE + rest)
     return "".join(text), images
