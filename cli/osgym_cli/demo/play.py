@@ -11,6 +11,7 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Any
 
+from osgym_cli.evals.recording import step_line
 from osgym_cli.evals.scripted import by_chance
 from osgym_host.tasks.shipped import ShippedTask, next_actions
 
@@ -151,20 +152,7 @@ def record(play: Play, result: Any) -> None:
             "generation": trajectory.generation,
             "reset_ms": dict(reset),
         },
-        *(
-            {
-                "step": s.step,
-                "before": f"{s.step - 1:03d}.png",
-                "after": f"{s.step:03d}.png",
-                "actions": [dict(a) for a in s.executed],
-                "done": s.done,
-                "settle": s.settle.to_dict() if s.settle else None,
-                "final": s.final,
-                "changed_after_ms": s.changed_after_ms,
-                "total_ms": round(s.timing.total_ms, 2) if s.timing else None,
-            }
-            for s in trajectory.steps
-        ),
+        *(step_line(s, f"{s.step - 1:03d}.png", f"{s.step:03d}.png") for s in trajectory.steps),
     ]
     text = "".join(json.dumps(line, ensure_ascii=False) + "\n" for line in lines)
     (play.folder / "steps.jsonl").write_text(text)

@@ -116,13 +116,14 @@ class FolderRecording:
             return
         record, before, after = self._last
         self._last = None
-        self._soon(_append, self._folder / "steps.jsonl", _step(record, before, after))
+        self._soon(_append, self._folder / "steps.jsonl", step_line(record, before, after))
 
     def _soon(self, work: Callable[..., None], *args: Any) -> None:
         self._writes.append(self._recorder.write(work, *args))
 
 
-def _step(record: Any, before: str, after: str) -> dict[str, Any]:
+def step_line(record: Any, before: str, after: str) -> dict[str, Any]:
+    """Return the line of a step in ``steps.jsonl``, with the names of the frames before and after it."""
     return {
         "step": record.step,
         "before": before,
@@ -131,6 +132,7 @@ def _step(record: Any, before: str, after: str) -> dict[str, Any]:
         "refused": record.refused,
         "done": record.done,
         "final": record.final,
+        "changed_after_ms": record.changed_after_ms,
         "settle": record.settle.to_dict() if record.settle else None,
         "total_ms": round(record.timing.total_ms, 2) if record.timing else None,
         "info": plain(record.info),
