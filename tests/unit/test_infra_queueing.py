@@ -23,7 +23,7 @@ thinks = st.floats(0.1, 60)
 def test_one_machine_and_one_repairman_are_known() -> None:
     """With one customer nobody waits: R = D, X = 1/(Z + D), and p95 is that of the service alone."""
     found = queueing.load(1, 1, Work(0.5, 4.5))
-    assert found.response_s == pytest.approx(0.5)
+    assert found.slowdown == pytest.approx(1.0)
     assert found.steps_per_s == pytest.approx(0.2)
     assert found.p95_s == pytest.approx(0.5 * math.log(20), rel=1e-4)
 
@@ -34,15 +34,15 @@ def test_two_customers_on_one_server_are_known() -> None:
     p0 = 1 / (1 + 2 * r + 2 * r * r)
     assert queueing.distribution(1, 2, r) == pytest.approx([p0, 2 * r * p0, 2 * r * r * p0])
     found = queueing.load(1, 2, Work(1.0, 4.0))
-    assert found.utilisation == pytest.approx(1 - p0)
-    assert found.response_s == pytest.approx(2 / (1 - p0) - 4)
+    assert found.steps_per_s == pytest.approx(1 - p0)
+    assert found.slowdown == pytest.approx(2 / (1 - p0) - 4)
 
 
 def test_without_thinking_all_are_at_the_station() -> None:
     """Ten on two servers without a pause: each waits for five times its own service."""
     found = queueing.load(2, 10, Work(1.0, 0.0))
-    assert found.response_s == pytest.approx(5.0)
-    assert found.utilisation == pytest.approx(1.0)
+    assert found.slowdown == pytest.approx(5.0)
+    assert found.steps_per_s == pytest.approx(2.0)
 
 
 @given(st.integers(1, 40), services, thinks)
@@ -58,12 +58,11 @@ def test_nobody_waits_when_there_is_a_core_for_each(customers: int, service: flo
 def test_more_replicas_are_never_faster(servers: int, customers: int, service: float, think: float) -> None:
     """Response and percentile rise with K, and stay within the asymptotic bounds."""
     one, two = (queueing.load(servers, k, Work(service, think)) for k in (customers, customers + 1))
-    assert two.response_s >= one.response_s * (1 - 1e-6)
+    assert two.slowdown >= one.slowdown * (1 - 1e-6)
     assert two.p95_s >= one.p95_s * (1 - 1e-4)
     floor = max(service, customers * service / servers - think)
-    assert (
-        floor * (1 - 1e-6) <= one.response_s <= service * max(1.0, customers / servers) * (1 + 1e-6) + service
-    )
+    response_s = service * one.slowdown
+    assert floor * (1 - 1e-6) <= response_s <= service * max(1.0, customers / servers) * (1 + 1e-6) + service
 
 
 @settings(max_examples=30, deadline=None)
@@ -153,7 +152,7 @@ def test_steps_and_resets_agree_with_a_simulation(servers: int, customers: int, 
     """Mean of steps within 4 %, 95th percentile of steps within 5 %, of resets within 8 %; 60,000 steps."""
     answers, resets = shared(servers, customers, work, 60_000)
     found = queueing.load(servers, customers, work)
-    assert found.response_s == pytest.approx(statistics.fmean(answers), rel=0.04)
+    assert work.step_s * found.slowdown == pytest.approx(statistics.fmean(answers), rel=0.04)
     assert found.p95_s == pytest.approx(p95(answers), rel=0.05)
     if work.reset_s:
         assert found.reset_p95_s == pytest.approx(p95(resets), rel=0.08)
@@ -166,7 +165,7 @@ def test_without_resets_sharing_and_queueing_have_one_mean(servers: int, custome
     """For exponential demands of one kind the mean response does not depend on who goes first."""
     found = queueing.load(servers, customers, STEPS_ONLY)
     answers = queued(servers, customers, STEPS_ONLY, 60_000)
-    assert found.response_s == pytest.approx(statistics.fmean(answers), rel=0.05)
+    assert STEPS_ONLY.step_s * found.slowdown == pytest.approx(statistics.fmean(answers), rel=0.05)
 
 
 def test_a_step_is_not_as_long_as_a_reset() -> None:
@@ -215,12 +214,6 @@ def test_what_one_replica_cannot_do_is_refused_with_what_it_can() -> None:
         queueing.largest_k(8, 0, Work(0.1, 10), 0.1)
     assert refused.value.field == "p95_ms"
     assert refused.value.details["least_ms"] == pytest.approx(299.57, abs=0.1)
-
-
-def test_the_knee_is_where_the_asymptotes_cross() -> None:
-    """8 cores, 0.1 CPU-s every 10 s: 800 replicas; idle CPU takes its part."""
-    assert queueing.knee(8, 0, Work(0.1, 9.9)) == pytest.approx(800)
-    assert queueing.knee(8, 0.01, Work(0.1, 9.9)) == pytest.approx(400)
 
 
 def test_a_host_that_idles_itself_full_has_no_station() -> None:

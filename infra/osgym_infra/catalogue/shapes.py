@@ -43,9 +43,6 @@ class HostShape:
     ram_gib: float
     kvm: Kvm = Kvm.UNKNOWN
     disk_gib: float | None = None
-    iops: float | None = None
-    mibps: float | None = None
-    egress_gbps: float | None = None
     threads_per_core: int = 1
 
     def __post_init__(self) -> None:

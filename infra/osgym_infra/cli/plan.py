@@ -42,7 +42,7 @@ Examples
 
 \b
 How it is computed
-  A host carries K = min(K_ram, K_cpu, K_disk, K_iops, K_mibps, K_egress, cap) replicas, where
+  A host carries K = min(K_ram, K_cpu, K_disk, cap) replicas, where
     K_ram = (a·RAM − H − s·R_ws) / (R_ws·(1 − s) + o)
     K_cpu = ρ·vCPU·τ·ν / u,  u = b + (D + C/n)/(Z + D + C/n)
   and a replica-day costs ([24·P·(1 + w) + disk + IP]/K + frames) / availability.

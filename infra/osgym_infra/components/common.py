@@ -11,7 +11,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any, NoReturn
-from urllib.parse import urlsplit
 
 import pulumi
 
@@ -91,14 +90,6 @@ class HostsArgs:
     def status_bucket(self) -> pulumi.Input[str]:
         """Bucket of that folder."""
         return self.blueprint.config.bucket if self.made_bucket is None else self.made_bucket
-
-    @property
-    def buckets(self) -> tuple[str, ...]:
-        """Buckets that hosts read from, besides `made_bucket`."""
-        config = self.blueprint.config
-        uris = [urlsplit(uri) for uri in (config.image_uri, config.agent_uri)]
-        named = {uri.netloc for uri in uris if uri.scheme in ("s3", "gs")}
-        return tuple(sorted(named | {config.bucket} - {""}))
 
 
 def host_output(

@@ -97,7 +97,6 @@ class ProviderFacts:
         notices: Extension of the host agent (`osgym.notices`) that hears of interruptions; empty: none.
         metrics_to: Extension of the host agent (`osgym.publishers`) to which hosts publish what a group is
             scaled by, with `{region}` where the region belongs; empty: none.
-        gib_per_vcpu: GiB of RAM that cost as much as a vCPU.
         needs_machines: Whether its requests differ by type, so that the catalogue has to know disks and
             network cards of every type that is planned with.
         forms: Second readers of keys that all providers have, for values of this one.
@@ -112,7 +111,6 @@ class ProviderFacts:
     has_prices: bool = False
     notices: str = ""
     metrics_to: str = ""
-    gib_per_vcpu: float = 10.0
     needs_machines: bool = False
     forms: Mapping[str, Reader] = field(default_factory=dict)
     zone_suffix: re.Pattern[str] | None = None

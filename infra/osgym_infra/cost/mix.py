@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from osgym_infra.cost.queueing import most
 from osgym_infra.errors import BadInput, CannotMeet
 
 
@@ -93,16 +94,7 @@ def affordable(choices: Sequence[HostOffer], usd_per_day: float, at_most: int = 
         except CannotMeet:
             return False
 
-    if not within(1):
-        return 0
-    low, high = 1, 2
-    while high <= at_most and within(high):
-        low, high = high, high * 2
-    high = min(high, at_most + 1)
-    while high - low > 1:
-        middle = (low + high) // 2
-        low, high = (middle, high) if within(middle) else (low, middle)
-    return low
+    return most(within, at_most) if within(1) else 0
 
 
 @dataclass(frozen=True, slots=True)

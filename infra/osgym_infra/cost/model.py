@@ -41,8 +41,7 @@ RUNTIME_NAME = re.compile(r"[a-z][a-z0-9_]{0,31}")
 """Form of the names of runtimes. The host agent checks a name against those installed there."""
 
 _AMOUNTS = (
-    "overhead_gib", "idle_cores", "step_cpu_s", "think_s", "overlay_gib", "steady_iops", "steady_mibps",
-    "reset_ios", "reset_mib", "reset_cpu_s", "frame_mb",
+    "overhead_gib", "idle_cores", "step_cpu_s", "think_s", "overlay_gib", "reset_cpu_s", "frame_mb",
 )  # fmt: skip
 
 
@@ -60,9 +59,6 @@ class Resource(StrEnum):
     CPU = "cpu"
     RAM = "ram"
     DISK = "disk"
-    IOPS = "iops"
-    MIBPS = "mibps"
-    EGRESS = "egress"
     LATENCY = "latency"
     CAP = "cap"
 
@@ -71,9 +67,8 @@ class Resource(StrEnum):
 class ReplicaNeeds:
     """What one replica needs, at the bound that is planned with. Symbols as in the module's docstring.
 
-    `overlay_gib` is what one episode writes to disk at most. `reset_ios` and `reset_mib` are the disk
-    operations and MiB of one reset, `steps_per_episode` how often resets come; `steady_iops` and
-    `steady_mibps` are those of stepping. `frame_mb` is what one step sends to the trainer, in MB (10⁶ B).
+    `overlay_gib` is what one episode writes to disk at most, `steps_per_episode` how often resets come.
+    `frame_mb` is what one step sends to the trainer, in MB (10⁶ B).
     """
 
     working_set_gib: float
@@ -83,10 +78,6 @@ class ReplicaNeeds:
     step_cpu_s: float = 0.0
     think_s: float = 0.0
     overlay_gib: float = 0.0
-    steady_iops: float = 0.0
-    steady_mibps: float = 0.0
-    reset_ios: float = 0.0
-    reset_mib: float = 0.0
     steps_per_episode: float = 15.0
     frame_mb: float = 0.0
     reset_cpu_s: float = 0.0
@@ -130,11 +121,6 @@ class ReplicaNeeds:
         return self.idle_cores + (self.cpu_per_step_s / self.cycle_s if self.cycle_s else 0.0)
 
     @property
-    def egress_mbit_s(self) -> float:
-        """8·frame_mb / (Z + D + C/n): rate at which one replica sends frames, Mbit/s."""
-        return 8 * self.frame_mb / self.cycle_s if self.cycle_s else 0.0
-
-    @property
     def egress_gb_per_day(self) -> float:
         """86,400 s / (Z + D + C/n) · frame_mb / 1000: frames that one replica sends, GB (10⁹ B) a day."""
         return 86400 / self.cycle_s * self.frame_mb / 1000 if self.cycle_s else 0.0
@@ -143,11 +129,6 @@ class ReplicaNeeds:
     def work(self) -> Work:
         """Demand of the replica on the cores, for the queue."""
         return Work(self.step_cpu_s, self.think_s, self.reset_cpu_s, self.steps_per_episode)
-
-    @property
-    def resets_per_s(self) -> float:
-        """1 / (n·(Z + D) + C): resets of one replica per second."""
-        return 1 / (self.steps_per_episode * self.cycle_s) if self.cycle_s else 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -163,8 +144,7 @@ class Rules:
     taken for those of threads that had their core for themselves, as no machine with two threads to a core
     was at hand;
     `max_replicas` because an unlucky host takes all its episodes with it, and because 226 desktops of the
-    namespace runtime and 450 virtual machines are the most that were ever run on one host here;
-    `storm` covers a fleet whose episodes end together after a batch update.
+    namespace runtime and 450 virtual machines are the most that were ever run on one host here.
     """
 
     ram_usable: float = 0.95
@@ -174,7 +154,6 @@ class Rules:
     thread_efficiency: float = 0.6
     disk_usable: float = 0.9
     base_disk_gib: float = 30.0
-    storm: float = 10.0
     max_replicas: int = 512
 
     def __post_init__(self) -> None:
@@ -184,8 +163,6 @@ class Rules:
                 raise BadInput(field, f"{value} is not a usable part", "0 < value ≤ 1")
         for field in ("reserve_gib", "base_disk_gib"):
             _not_negative(field, getattr(self, field))
-        if self.storm < 1:
-            raise BadInput("storm", f"{self.storm} is below the mean", "1 or more")
         if self.max_replicas < 1:
             raise BadInput("max_replicas", f"{self.max_replicas} replicas per host", "1 or more")
 
@@ -236,26 +213,6 @@ def k_disk(host: HostShape, replica: ReplicaNeeds, rules: Rules) -> float:
     return max(0.0, rules.disk_usable * host.disk_gib - rules.base_disk_gib) / replica.overlay_gib
 
 
-def k_iops(host: HostShape, replica: ReplicaNeeds, rules: Rules) -> float:
-    """K_iops = IOPS / (i + σ·n_reset·r): i operations/s of stepping, r resets/s of n_reset operations, and
-    σ (`Rules.storm`) times their mean, because resets come in storms."""
-    each = replica.steady_iops + rules.storm * replica.reset_ios * replica.resets_per_s
-    return math.inf if host.iops is None or not each else host.iops / each
-
-
-def k_mibps(host: HostShape, replica: ReplicaNeeds, rules: Rules) -> float:
-    """Return K_mibps: as K_iops with MiB/s and the MiB of a reset."""
-    each = replica.steady_mibps + rules.storm * replica.reset_mib * replica.resets_per_s
-    return math.inf if host.mibps is None or not each else host.mibps / each
-
-
-def k_egress(host: HostShape, replica: ReplicaNeeds) -> float:
-    """Return K_egress = network / e: Gbit/s of the host over the frames that a replica sends."""
-    if host.egress_gbps is None or not replica.egress_mbit_s:
-        return math.inf
-    return host.egress_gbps * 1000 / replica.egress_mbit_s
-
-
 def fit(
     host: HostShape,
     replica: ReplicaNeeds,
@@ -272,9 +229,6 @@ def fit(
         Resource.CPU: k_cpu(host, replica, runtime, rules),
         Resource.RAM: k_ram(host, replica, rules),
         Resource.DISK: k_disk(host, replica, rules),
-        Resource.IOPS: k_iops(host, replica, rules),
-        Resource.MIBPS: k_mibps(host, replica, rules),
-        Resource.EGRESS: k_egress(host, replica),
         Resource.CAP: float(rules.max_replicas),
     }
     if latency_limit is not None:

@@ -12,7 +12,7 @@ from osgym_infra.cost import compare, queueing
 from osgym_infra.cost.compare import MixedFleet, shown
 from osgym_infra.cost.mix import HostOffer, affordable, cheapest_mix
 from osgym_infra.cost.model import LOCAL, Fit, ReplicaNeeds, Rules, boots_machines, cpu_capacity, fit
-from osgym_infra.cost.price import CostAssumptions, HostDay, host_day, replica_day, volume_usd_per_day
+from osgym_infra.cost.price import DAYS_PER_MONTH, CostAssumptions, HostDay, host_day, replica_day
 from osgym_infra.errors import BadInput, CannotMeet
 
 
@@ -251,7 +251,7 @@ def _volume(request: PlanRequest, catalogue: Catalogue, row: HostRow, replicas: 
     if row.nvme_gb:
         return 0.0, 0.0
     gib = (request.rules.base_disk_gib + replicas * request.replica.overlay_gib) / request.rules.disk_usable
-    return gib, volume_usd_per_day(gib, catalogue.storage_figure(row.provider, row.region).usd)
+    return gib, gib * catalogue.storage_figure(row.provider, row.region).usd / DAYS_PER_MONTH
 
 
 def choices(request: PlanRequest, catalogue: Catalogue, candidates: Iterable[Candidate]) -> list[HostOffer]:

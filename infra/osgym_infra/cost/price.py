@@ -108,25 +108,6 @@ def replica_day(host_day_usd: float, replicas: float, egress_usd: float, availab
     return (host_day_usd / replicas + egress_usd) / availability
 
 
-def volume_usd_per_day(
-    gib: float,
-    usd_per_gib_month: float,
-    iops: float = 0.0,
-    free_iops: float = 0.0,
-    usd_per_iops_month: float = 0.0,
-    mibps: float = 0.0,
-    free_mibps: float = 0.0,
-    usd_per_mibps_month: float = 0.0,
-) -> float:
-    """Return the price of a network volume, USD per day: size, and IOPS and throughput above the included."""
-    month = (
-        gib * usd_per_gib_month
-        + max(0.0, iops - free_iops) * usd_per_iops_month
-        + max(0.0, mibps - free_mibps) * usd_per_mibps_month
-    )
-    return month / DAYS_PER_MONTH
-
-
 def per_thousand_trajectories(usd_per_replica_day: float, trajectory_s: float) -> float:
     """Return 1000 · USD per replica-day · T / 86,400 s for trajectories of T seconds, reset included."""
     return 1000 * usd_per_replica_day * trajectory_s / 86400

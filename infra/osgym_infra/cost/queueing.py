@@ -17,6 +17,7 @@ all of it against a simulation: means within 3 %, both percentiles within 8 %.
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import lru_cache
 
@@ -29,14 +30,12 @@ P95 = 0.95
 class CpuLoad:
     """Steps on a loaded host. Times are of CPU work, the sharing of cores included.
 
-    `slowdown` is the mean response over D; `utilisation` of the cores without the idle part;
-    `steps_per_s` of all K replicas. `reset_p95_s` is of a reset's CPU work; 0 where resets cost nothing.
+    `slowdown` is the mean response over D; `steps_per_s` is that of all K replicas. `reset_p95_s` is of a
+    reset's CPU work; 0 where resets cost nothing.
     """
 
-    response_s: float
     p95_s: float
     slowdown: float
-    utilisation: float
     steps_per_s: float
     reset_p95_s: float = 0.0
 
@@ -154,10 +153,8 @@ def load(servers: int, customers: int, work: Work) -> CpuLoad:
     # Percentiles are in units of what the work wants: the same for both kinds.
     p95 = quantile(servers, customers, work, P95)
     return CpuLoad(
-        response_s=work.step_s * slowdown,
         p95_s=work.step_s * p95,
         slowdown=slowdown,
-        utilisation=busy / servers,
         steps_per_s=busy / work.mean_s * work.step_share,
         reset_p95_s=work.reset_s * p95,
     )
@@ -228,6 +225,11 @@ def largest_k(capacity_cores: float, idle_cores: float, work: Work, p95_s: float
             else "no host of this size can",
             {"least_ms": least * 1000},
         )
+    return most(good, limit)
+
+
+def most(good: Callable[[int], bool], limit: int) -> int:
+    """Return the largest number up to `limit` that is good, where 1 is and each below a good one."""
     low, high = 1, 2
     while high <= limit and good(high):
         low, high = high, high * 2
@@ -236,17 +238,6 @@ def largest_k(capacity_cores: float, idle_cores: float, work: Work, p95_s: float
         middle = (low + high) // 2
         low, high = (middle, high) if good(middle) else (low, middle)
     return low
-
-
-def knee(capacity_cores: float, idle_cores: float, work: Work) -> float:
-    """K* = (vCPU·τ·ν) / (b + E[S]/(thinking + E[S])): where the two asymptotes of the response cross.
-
-    Below it a step runs as if alone, above it each further replica adds to every step (asymptotic
-    bounds of closed systems, Lazowska et al. 1984, chapter 5), with the idle CPU b taken off.
-    """
-    asked = work.mean_s / (work.think_per_visit_s + work.mean_s) if work.mean_s else 0.0
-    used = idle_cores + asked
-    return capacity_cores / used if used else math.inf
 
 
 def _check(servers: int, customers: int, work: Work) -> None:

@@ -135,8 +135,6 @@ class Profile:
             reset_cpu_s=self.value(Parameter.RESET_CPU_S, bound),
             think_s=self.value(Parameter.THINK_S, bound),
             overlay_gib=self.value(Parameter.OVERLAY_MIB, bound) / MIB_PER_GIB,
-            reset_mib=self.value(Parameter.OVERLAY_MIB, bound),
-            reset_ios=self.value(Parameter.OVERLAY_MIB, bound) * 256,  # as if all were pages of 4 KiB
             steps_per_episode=steps,
             frame_mb=self.value(Parameter.FRAME_KB, bound) / 1000,
         )

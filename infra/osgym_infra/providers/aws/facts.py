@@ -13,7 +13,6 @@ FACTS = ProviderFacts(
     has_prices=True,
     notices="aws",
     metrics_to="cloudwatch:{region}",
-    gib_per_vcpu=10.0,  # r8i against c8i: 0.0393 USD/vCPU-h, 0.0038 USD/GiB-h
     forms={
         "image_uri": ARCHIVE,
         "agent_uri": ARCHIVE,

@@ -29,7 +29,6 @@ FACTS = ProviderFacts(
     has_prices=True,
     notices="gcp",
     metrics_to="gcp",
-    gib_per_vcpu=7.5,  # N2
     needs_machines=True,
     forms={
         "image_uri": ARCHIVE,
