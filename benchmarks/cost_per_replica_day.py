@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.common import argument_parser, machine, save
-from osgym_infra.catalogue.ages import ages
+from osgym_infra.catalogue.ages import age_lines
 from osgym_infra.catalogue.load import load
 from osgym_infra.catalogue.rows import Catalogue
 from osgym_infra.catalogue.shapes import Market
@@ -141,7 +141,7 @@ def main() -> int:
         for r in worst.references
     ]
     today = datetime.now(UTC).date()
-    as_of = [str(age) for age in ages(worst.sources, today)]
+    as_of, _ = age_lines(worst.sources, today)
     print(f"{options.replicas} replicas of {measured.workload} ({worst.request.runtime}), measured "
           f"{measured.measured_on} on {measured.machine}\n")  # fmt: skip
     show(rows, references, options)

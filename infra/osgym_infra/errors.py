@@ -15,7 +15,6 @@ class BadInput(OsgymInfraError):
 
     Attributes:
         field: The field's name as the user wrote it, e.g. `replica_ram_gib` or `--replicas`.
-        problem: What is wrong with the field.
         fits: Sentence about what would be accepted; may be empty.
     """
 
@@ -28,7 +27,6 @@ class CannotMeet(OsgymInfraError):
     """The input is sound, but no plan meets it: a budget, a latency or a quota is too small.
 
     Attributes:
-        field: The demand that cannot be met.
         problem: Distance to what was asked for.
         fits: Sentence about what would suffice.
         details: The figures behind `fits`, for programs.
@@ -43,11 +41,7 @@ class CannotMeet(OsgymInfraError):
 
 
 class RefreshFailed(OsgymInfraError):
-    """A price API could not be asked, or its answer was not understood. Old data stays in use.
-
-    Attributes:
-        provider: Whose API.
-    """
+    """A price API could not be asked, or its answer was not understood. Old data stays in use."""
 
     def __init__(self, provider: str, problem: str) -> None:
         self.provider = provider

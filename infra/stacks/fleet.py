@@ -16,8 +16,7 @@ from osgym_infra.components.golden import place_golden_image
 from osgym_infra.config.keys import FleetConfig
 from osgym_infra.config.parse import parse
 from osgym_infra.config.providers import Provider
-from osgym_infra.config.readers import NAMESPACE, full_key
-from osgym_infra.errors import BadInput
+from osgym_infra.config.readers import NAMESPACE, bad_key
 from osgym_infra.fleet.blueprint import Blueprint, draw
 from osgym_infra.fleet.outputs import REMOVES, destroy_removes, fleet_outputs, summary
 from osgym_infra.links.local import becomes_root
@@ -54,7 +53,7 @@ def begin(provider: Provider) -> Blueprint:
     """
     config = parse(configured(), said_beside(provider))
     if config.provider != provider:
-        raise BadInput(full_key("provider"), f"this program is for {provider}", f"provider: {provider}")
+        raise bad_key("provider", f"this program is for {provider}", f"provider: {provider}")
     catalogue, _ = load().in_usd({})
     blueprint = draw(config, catalogue, profiles.chosen(config.profile, config.runtime))
     pulumi.log.info(summary(blueprint))

@@ -18,7 +18,7 @@ from osgym_infra.cli.fleet_ops.outcome import HostFailure, HostOutcome, exit_cod
 from osgym_infra.cli.fleet_ops.run import journal_argv
 from osgym_infra.cli.fleet_ops.text import MOST_LINE_CHARS, Lines, escaped
 from osgym_infra.errors import BadInput
-from osgym_infra.fleet.managed import parse_fleet
+from osgym_infra.fleet.managed import read_fleet
 from osgym_infra.providers.aws.access import SsmAccess
 from osgym_infra.providers.gcp.access import IapAccess
 
@@ -131,7 +131,9 @@ def test_how_a_host_is_entered_follows_from_fleet_json(tmp_path: Path) -> None:
         fleet = {"schema_version": 1, "provider": provider, "region": "us-east-1",
                  "token_secret": "gcp:projects/my-project/secrets/x"}  # fmt: skip
         rows = [{"id": name, "url": "https://x:1", "zone": "us-central1-a", **row}]
-        return parse_fleet({**fleet, "hosts": rows}, tmp_path).hosts[0].access
+        path = tmp_path / "rows.json"
+        path.write_text(json.dumps({**fleet, "hosts": rows}))
+        return read_fleet(path).hosts[0].access
 
     assert access("aws", INSTANCE) == SsmAccess(INSTANCE, "us-east-1")
     assert access("gcp", "prod-0") == IapAccess("prod-0", "us-central1-a", "my-project")

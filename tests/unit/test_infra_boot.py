@@ -12,7 +12,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from http.server import BaseHTTPRequestHandler
 from pathlib import Path
 from typing import Any
@@ -271,7 +271,7 @@ def test_records_are_on_the_console_in_a_file_and_in_the_bucket(
     assert (found.host, found.addresses) == ("i-0123456789abcdef0", ("10.64.0.7",))
     assert (found.state, found.step, found.attempt, found.next_s) == (BootState.RETRYING, "image", 3, 30)
     assert found.error == 'bucket/image.tar answered 403 "x" Forbidden'
-    assert found.age_s(datetime.now(UTC)) < 60
+    assert abs((datetime.now(UTC) - found.at).total_seconds()) < 60
     assert found.line() == f"image retrying (attempt 3, again in 30 s): {found.error}"
     console = (tmp_path / "console").read_text()
     assert len(console.splitlines()) == 1
@@ -391,7 +391,6 @@ def test_what_is_no_record_is_refused(text: str) -> None:
 
 def test_a_record_is_shown_on_one_line_whatever_a_host_writes() -> None:
     """No control characters, no escape sequences, not long."""
-    now = datetime(2026, 11, 22, 10, tzinfo=UTC)
     data = {**RECORD, "host": "h\n\x1b[2J", "addresses": ["a"] * 100, "error": "e\r\n" * 900}
     assert boot_status.parse(json.dumps(RECORD)).step == "image"
     with pytest.raises(NoBootStatus):
@@ -401,8 +400,6 @@ def test_a_record_is_shown_on_one_line_whatever_a_host_writes() -> None:
     assert len(found.line()) < 700
     assert found.host == "h [2J"
     assert len(found.addresses) == 8
-    assert found.age_s(now + timedelta(seconds=90)) == 90
-    assert found.age_s(now - timedelta(seconds=90)) == 0
 
 
 def test_the_unit_is_one_that_systemd_takes(tmp_path: Path) -> None:

@@ -20,9 +20,15 @@ from osgym_infra.catalogue.rows import Catalogue
 from osgym_infra.config.parse import parse
 from osgym_infra.errors import BadInput
 from osgym_infra.fleet.blueprint import draw
-from osgym_infra.fleet.boot import MOST_USER_DATA_BYTES, BootPlace, ec2_user_data, environment, user_data
+from osgym_infra.fleet.boot import (
+    MOST_USER_DATA_BYTES,
+    BootPlace,
+    FetchedArchives,
+    ec2_user_data,
+    environment,
+    user_data,
+)
 from osgym_infra.fleet.bootstrap import bootstrap_files
-from osgym_infra.fleet.fetched_archives import FetchedArchives
 from osgym_infra.workloads.profile import load as load_profile
 
 FOLDER = Path(__file__).resolve().parents[2] / "infra" / "bootstrap"

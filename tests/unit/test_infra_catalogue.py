@@ -10,9 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from osgym_infra.catalogue.ages import ages
+from osgym_infra.catalogue.ages import age_lines
 from osgym_infra.catalogue.load import SHIPPED, cache_folder, load, parse, read
-from osgym_infra.catalogue.machines import machine_of
 from osgym_infra.catalogue.rows import Catalogue, HostRow, Price, PriceSource
 from osgym_infra.catalogue.shapes import Kvm, Market
 from osgym_infra.errors import BadInput
@@ -189,12 +188,11 @@ def test_other_currencies_need_a_rate(empty: Path) -> None:
 def test_old_and_undated_sources_are_stale() -> None:
     """30 days are fine, 31 are not, undated never is; each source is listed once, undated first."""
     fresh, old = PriceSource("a", date(2026, 11, 1)), PriceSource("b", date(2026, 10, 31))
-    found = ages([fresh, old, fresh, PriceSource("c", None)], date(2026, 12, 1))
-    assert [(age.title, age.days, age.stale) for age in found] == [
-        ("c", None, True),
-        ("b", 31, True),
-        ("a", 30, False),
-    ]
+    lines, warnings = age_lines([fresh, old, fresh, PriceSource("c", None)], date(2026, 12, 1))
+    assert lines == [
+        "c: undated", "b: as of 2026-10-31, 31 days old", "a: as of 2026-11-01, 30 days old",
+    ]  # fmt: skip
+    assert [one.split(":")[0] for one in warnings] == ["c is undated", "b is 31 days old"]
 
 
 texts = st.text(st.characters(codec="utf-8", exclude_categories=("Cs",)), min_size=1, max_size=20)
@@ -242,13 +240,13 @@ def test_every_type_of_google_cloud_says_what_can_be_asked_for(empty: Path) -> N
     found = load(folder=empty)
     rows = [row for row in found.hosts if row.provider == "gcp"]
     for row in rows:
-        machine = machine_of(found.machines, "gcp", row.type)
+        machine = found.machine("gcp", row.type)
         assert machine is not None, row.type
         assert machine.source.as_of, row.type
         assert machine.nesting == (row.kvm in {Kvm.NESTED, Kvm.UNKNOWN}), row.type
     n4, metal = (
-        machine_of(found.machines, "gcp", "n4-highmem-80"),
-        machine_of(found.machines, "gcp", "c3-x-metal"),
+        found.machine("gcp", "n4-highmem-80"),
+        found.machine("gcp", "c3-x-metal"),
     )
     assert n4 is not None
     assert n4.disks == ("hyperdisk-balanced",)

@@ -15,7 +15,7 @@ from tests.unit.test_infra_components import Recorder, blueprint, deploy, script
 
 from osgym_infra.config.parse import parse
 from osgym_infra.errors import BadInput
-from osgym_infra.fleet.groups import HostGroup
+from osgym_infra.fleet.bounds import HostGroup
 from osgym_infra.providers.gcp.disks import DataDisk, data_disk
 from osgym_infra.providers.gcp.ending import end_of
 

@@ -13,7 +13,6 @@ from pulumi.provider.experimental.provider import CheckRequest
 from tests.support.cloud_requests import refusals, rules_of, table
 
 from osgym_infra.catalogue.load import load
-from osgym_infra.catalogue.machines import machine_of
 from osgym_infra.catalogue.shapes import Kvm, Market
 from osgym_infra.preview.fake_cloud import LATER, FakeCloud
 
@@ -259,7 +258,7 @@ def test_the_catalogue_asks_for_nothing_that_is_refused() -> None:
     rows = [row for row in catalogue.hosts if row.provider == "gcp"]
     assert len(rows) > 15
     for row in rows:
-        machine = machine_of(catalogue.machines, "gcp", row.type)
+        machine = catalogue.machine("gcp", row.type)
         assert machine is not None
         for market in row.prices:
             spot = SPOT if market is Market.SPOT else {}

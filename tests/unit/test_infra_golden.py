@@ -28,7 +28,7 @@ from osgym_infra.fleet.boot import STATUS
 from osgym_infra.fleet.bootstrap import bootstrap_files
 from osgym_infra.links.errors import CommandFailed, FleetHostError, Interrupted
 from osgym_infra.resources import host_inputs
-from osgym_infra.resources.archive_inputs import changed, problems
+from osgym_infra.resources.archives import changed, problems
 from osgym_infra.resources.provider import OsgymProvider
 from osgym_infra.resources.values import plain_all, wrapped
 

@@ -183,10 +183,10 @@ def test_the_cost_model_is_pure() -> None:
     }  # fmt: skip
     pure = [
         "cost.model", "cost.queueing", "cost.price", "cost.mix", "cost.planner", "cost.compare", "cost.curve",
-        "catalogue.machines", "catalogue.shapes", "config.keys",
-        "config.places", "config.quantities", "config.ssh_hosts",
+        "catalogue.shapes", "config.keys",
+        "config.places", "config.ssh_hosts",
         "fleet.boot_status",
-        "config.providers", "config.readers", "fleet.boot", "fleet.fetched_archives", "fleet.policy",
+        "config.providers", "config.readers", "fleet.boot", "fleet.policy",
         "providers.aws.facts", "providers.aws.policy", "providers.gcp.facts", "providers.gcp.policy",
         "providers.ssh.facts",
     ]  # fmt: skip

@@ -42,7 +42,6 @@ class BuiltArchive:
     """Archive with its digests and size.
 
     Attributes:
-        size: Bytes.
         digest: Digest of the image in it; empty for an agent.
     """
 

@@ -65,11 +65,7 @@ class PackedArchive:
 
 
 def agent_definition(root: Path) -> str:
-    """Return the digest of all sources of the agent's archive, except what an index answers.
-
-    Args:
-        root: Folder of the repository.
-    """
+    """Return the digest of all sources of the agent's archive, except what an index answers."""
     total = hashlib.sha256(f"{sys.version_info[:2]} {SAME_WHEELS} {EXTRAS}\n".encode())
     paths = [root / CONSTRAINTS] if (root / CONSTRAINTS).exists() else []
     for part in DISTRIBUTIONS:
@@ -93,9 +89,6 @@ def build_wheels(root: Path, parts: Sequence[str], target: Path, *, dependencies
     """Build the wheels of this tree's distributions; the same source gives the same bytes.
 
     Args:
-        root: Of the repository.
-        parts: Folders of the distributions.
-        target: Folder for the wheels.
         dependencies: With the wheels of all that they depend on, from an index.
 
     Raises:
@@ -130,9 +123,6 @@ def _no_isolation() -> list[str]:
 def pack_agent(root: Path, target: Path) -> PackedArchive:
     """Pack the host agent as wheels in a tar, from which hosts install without an index.
 
-    Args:
-        root: Folder of the repository.
-
     Raises:
         PackFailed: A wheel could not be built or fetched.
     """
@@ -150,7 +140,6 @@ def pack_image(
 
     Args:
         data_dir: The store, as `osgym image build` fills it.
-        name: Name of the image: `full`, `small`.
         machines: With its bootable disk and its snapshots, for `runtime: qemu`.
         emulated: Also with those that were frozen without KVM, which hosts with KVM would emulate, too.
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable
-from dataclasses import dataclass
 from datetime import UTC, date, datetime
 
 from osgym_infra.catalogue.rows import PriceSource
@@ -14,43 +13,23 @@ STALE_DAYS = 30
 """After so long a price is warned about: spot prices move daily, list prices about monthly."""
 
 
-@dataclass(frozen=True, slots=True)
-class Age:
-    """Age of a source of figures; `days` is `None` for an undated source."""
-
-    title: str
-    as_of: date | None
-    days: int | None
-
-    @property
-    def stale(self) -> bool:
-        """Whether the source is old or undated."""
-        return self.days is None or self.days > STALE_DAYS
-
-    def __str__(self) -> str:
-        if self.as_of is None:
-            return f"{self.title}: undated"
-        return f"{self.title}: as of {self.as_of.isoformat()}, {self.days} days old"
-
-
-def ages(sources: Iterable[PriceSource], today: date) -> tuple[Age, ...]:
-    """Return the ages of sources, each once: undated ones first, then the oldest."""
-    found = {
-        (s.title, s.as_of): Age(s.title, s.as_of, (today - s.as_of).days if s.as_of else None)
-        for s in sources
-    }
-    return tuple(sorted(found.values(), key=lambda a: (a.as_of is not None, -(a.days or 0), a.title)))
-
-
 def age_lines(sources: Iterable[PriceSource], now: date) -> tuple[list[str], list[str]]:
-    """Return lines with the age of every source, and warnings for old and undated ones."""
-    found = ages(sources, now)
-    return [str(age) for age in found], [_warning(age) for age in found if age.stale]
-
-
-def _warning(age: Age) -> str:
-    old = "undated" if age.days is None else f"{age.days} days old"
-    return f"{age.title} is {old}: check before you pay (osgym fleet catalogue refresh)"
+    """Return the ages of sources, undated and old ones first, and warnings for those that are stale."""
+    lines, warnings = [], []
+    for source in sorted(
+        {PriceSource(one.title, one.as_of) for one in sources},
+        key=lambda one: (one.as_of or date.min, one.title),
+    ):
+        if source.as_of is None:
+            lines.append(f"{source.title}: undated")
+            old = "undated"
+        else:
+            days = (now - source.as_of).days
+            lines.append(f"{source.title}: as of {source.as_of.isoformat()}, {days} days old")
+            old = f"{days} days old" if days > STALE_DAYS else ""
+        if old:
+            warnings.append(f"{source.title} is {old}: check before you pay (osgym fleet catalogue refresh)")
+    return lines, warnings
 
 
 def today() -> date:

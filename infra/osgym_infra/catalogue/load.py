@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+import dataclasses
+import math
 import os
 import tomllib
 from collections.abc import Iterator, Mapping
 from datetime import date
 from importlib import resources
 from pathlib import Path
-from typing import Any
+from typing import Any, get_origin, get_type_hints
 
-from osgym_infra.catalogue.machines import sold
 from osgym_infra.catalogue.rows import (
     Catalogue,
     HostRow,
@@ -57,8 +58,7 @@ def load(user_file: Path | None = None, folder: Path | None = None) -> Catalogue
         found = read(path).over(found)
     if user_file is None and (named := os.environ.get("OSGYM_CATALOGUE")):
         user_file = Path(named)
-    found = read(user_file).over(found) if user_file else found
-    return sold(found)
+    return (read(user_file).over(found) if user_file else found).sold()
 
 
 def _of_providers() -> Iterator[tuple[str, str]]:
@@ -101,13 +101,18 @@ def parse(data: Mapping[str, Any], name: str) -> Catalogue:
         table = _TomlTable(row, f"{name}: sources.{key}")
         sources[key] = PriceSource(table.take("title", str), _as_of(table), table.take("url", str, ""))
         table.done()
+
+    def rows(key: str) -> list[_TomlTable]:
+        found = enumerate(top.take(key, list, []))
+        return [_TomlTable(row, f"{name}: {key}[{number}]", sources) for number, row in found]
+
     result = Catalogue(
-        hosts=tuple(_host(t, sources) for t in _rows(top, "host", name)),
-        storage=tuple(_storage(t, sources) for t in _rows(top, "storage", name)),
-        network=tuple(_network(t, sources) for t in _rows(top, "network", name)),
-        references=tuple(_reference(t, sources) for t in _rows(top, "reference", name)),
+        hosts=tuple(map(_host, rows("host"))),
+        storage=tuple(table.row(StorageRow) for table in rows("storage")),
+        network=tuple(table.row(NetworkRow) for table in rows("network")),
+        references=tuple(table.row(ReferenceRow) for table in rows("reference")),
         files=(name,),
-        machines=tuple(_machine(t, sources) for t in _rows(top, "machine", name)),
+        machines=tuple(map(_machine, rows("machine"))),
     )
     top.done()
     return result
@@ -116,41 +121,43 @@ def parse(data: Mapping[str, Any], name: str) -> Catalogue:
 class _TomlTable:
     """TOML table whose keys are taken one by one; a key that is left over is an error."""
 
-    def __init__(self, data: object, name: str) -> None:
+    def __init__(self, data: object, name: str, sources: Mapping[str, PriceSource] | None = None) -> None:
         if not isinstance(data, dict):
             raise BadInput("catalogue", f"{name} is not a table")
-        self._data, self.name = dict(data), name
+        self._data, self.name, self.sources = dict(data), name, sources or {}
         self._known: list[str] = []
 
-    def take(self, key: str, kind: type | tuple[type, ...], default: Any = ...) -> Any:
+    def take(self, key: str, kind: Any, default: Any = ...) -> Any:
+        """Return the value of a key, checked and converted for a field of that type."""
         self._known.append(key)
         if key not in self._data:
             if default is ...:
                 raise BadInput("catalogue", f"{self.name} has no {key}")
             return default
         value = self._data.pop(key)
-        if not isinstance(value, kind) or isinstance(value, bool):
-            raise BadInput("catalogue", f"{self.name}.{key} is {value!r}")
-        return value
+        good, fits = _judged(kind, value)
+        if not good:
+            raise BadInput("catalogue", f"{self.name}.{key} is {value!r}", fits)
+        return tuple(value) if get_origin(kind) is tuple else Kvm(value) if kind is Kvm else value
 
-    def number(self, key: str, default: Any = ...) -> Any:
-        value = self.take(key, (int, float), default)
-        if value is not default and not 0 <= value < float("inf"):
-            raise BadInput("catalogue", f"{self.name}.{key} is {value}", "0 or more")
-        return value
+    def source(self) -> PriceSource:
+        key = self.take("source", str)
+        if key not in self.sources:
+            known = ", ".join(self.sources)
+            raise BadInput("catalogue", f"{self.name}.source {key!r} is not under [sources]", known)
+        return self.sources[key]
 
-    def flag(self, key: str) -> bool:
-        self._known.append(key)
-        value = self._data.pop(key, None)
-        if not isinstance(value, bool):
-            raise BadInput("catalogue", f"{self.name}.{key} is {value!r}", "true or false")
-        return value
-
-    def texts(self, key: str) -> tuple[str, ...]:
-        value = self.take(key, list)
-        if not value or not all(isinstance(item, str) for item in value):
-            raise BadInput("catalogue", f"{self.name}.{key} is {value!r}", "a list of texts, not empty")
-        return tuple(value)
+    def row(self, kind: Any, **known: Any) -> Any:
+        """Return a row with a key of the table for each field that is not known; no other key may be left."""
+        types = get_type_hints(kind)
+        for field in dataclasses.fields(kind):
+            if types[field.name] is PriceSource:
+                known[field.name] = self.source()
+            elif field.name not in known:
+                default = ... if field.default is dataclasses.MISSING else field.default
+                known[field.name] = self.take(field.name, types[field.name], default)
+        self.done()
+        return kind(**known)
 
     def done(self) -> None:
         if self._data:
@@ -161,12 +168,23 @@ class _TomlTable:
             )
 
 
-def _rows(top: _TomlTable, key: str, name: str) -> list[_TomlTable]:
-    return [_TomlTable(row, f"{name}: {key}[{i}]") for i, row in enumerate(top.take(key, list, []))]
+def _judged(kind: Any, value: Any) -> tuple[bool, str]:
+    """Return whether a value fits a field's type, and what would fit."""
+    if kind in (float, float | None):
+        number = isinstance(value, int | float) and not isinstance(value, bool)
+        return number and 0 <= value < math.inf, "0 or more"
+    if kind is bool:
+        return isinstance(value, bool), "true or false"
+    if get_origin(kind) is tuple:
+        texts = isinstance(value, list) and bool(value) and all(isinstance(item, str) for item in value)
+        return texts, "a list of texts, not empty"
+    if kind is Kvm:
+        return isinstance(value, str) and value in set(Kvm), " | ".join(Kvm)
+    return isinstance(value, kind) and not isinstance(value, bool), ""
 
 
 def _as_of(table: _TomlTable) -> date | None:
-    value = table.take("as_of", (date, str))
+    value = table.take("as_of", date | str)
     if isinstance(value, date):
         return value
     if value == "undated":
@@ -174,29 +192,16 @@ def _as_of(table: _TomlTable) -> date | None:
     raise BadInput("catalogue", f"{table.name}.as_of is {value!r}", 'a date like 2026-07-20, or "undated"')
 
 
-def _source(table: _TomlTable, sources: Mapping[str, PriceSource]) -> PriceSource:
-    key = table.take("source", str)
-    if key not in sources:
-        raise BadInput("catalogue", f"{table.name}.source {key!r} is not under [sources]", ", ".join(sources))
-    return sources[key]
-
-
-def _host(table: _TomlTable, sources: Mapping[str, PriceSource]) -> HostRow:
-    prices: dict[Market, Price] = {}
-    provider, region, kind = (table.take(key, str) for key in ("provider", "region", "type"))
-    table.name = f"{table.name} {provider} {kind}"
-    for market in Market:
-        if (data := table.take(market.value, dict, None)) is not None:
-            prices[market] = _price(_TomlTable(data, f"{table.name}.{market}"), sources)
-    kvm = table.take("kvm", str)
-    if kvm not in set(Kvm):
-        raise BadInput("catalogue", f"{table.name}.kvm is {kvm!r}", " | ".join(Kvm))
-    row = HostRow(
-        provider, region, kind, table.number("vcpu"), table.number("ram_gib", None),
-        table.number("nvme_gb", 0.0), Kvm(kvm), prices, table.take("note", str, ""),
-        table.take("threads_per_core", int, None),
-    )  # fmt: skip
-    table.done()
+def _host(table: _TomlTable) -> HostRow:
+    key = {name: table.take(name, str) for name in ("provider", "region", "type")}
+    table.name = f"{table.name} {key['provider']} {key['type']}"
+    prices = {
+        market: _price(_TomlTable(data, f"{table.name}.{market}", table.sources))
+        for market in Market
+        if (data := table.take(market.value, dict, None)) is not None
+    }
+    ram_gib, nvme_gb = table.take("ram_gib", float, None), table.take("nvme_gb", float, 0.0)
+    row: HostRow = table.row(HostRow, **key, prices=prices, ram_gib=ram_gib, nvme_gb=nvme_gb)
     if row.threads_per_core is not None and row.threads_per_core < 1:
         raise BadInput("catalogue", f"{table.name}.threads_per_core is {row.threads_per_core}", "1 or more")
     if row.vcpu <= 0 or row.ram_gib == 0:
@@ -204,57 +209,23 @@ def _host(table: _TomlTable, sources: Mapping[str, PriceSource]) -> HostRow:
     return row
 
 
-def _price(table: _TomlTable, sources: Mapping[str, PriceSource]) -> Price:
-    source, currency = _source(table, sources), table.take("currency", str, "USD")
-    if (month := table.number("per_month", None)) is not None:
+def _price(table: _TomlTable) -> Price:
+    if (month := table.take("per_month", float, None)) is not None:
         low = high = month / HOURS_PER_MONTH
-    elif (hour := table.number("per_hour", None)) is not None:
+    elif (hour := table.take("per_hour", float, None)) is not None:
         low = high = hour
     else:
-        low, high = table.number("low"), table.number("high")
-    table.done()
+        low, high = table.take("low", float), table.take("high", float)
     if not 0 < low <= high:
         raise BadInput("catalogue", f"{table.name} is {low} to {high}", "0 < low ≤ high")
-    return Price(low, high, source, currency)
+    price: Price = table.row(Price, low=low, high=high)
+    return price
 
 
-def _storage(table: _TomlTable, sources: Mapping[str, PriceSource]) -> StorageRow:
-    row = StorageRow(
-        table.take("provider", str), table.take("region", str), table.take("name", str),
-        table.number("usd_per_gib_month"), _source(table, sources),
-    )  # fmt: skip
-    table.done()
-    return row
-
-
-def _network(table: _TomlTable, sources: Mapping[str, PriceSource]) -> NetworkRow:
-    row = NetworkRow(
-        table.take("provider", str), table.take("region", str), _source(table, sources),
-        table.number("egress_usd_per_gb", None), table.number("ip_usd_per_hour", None),
-        table.number("region_usd_per_gb", None),
-    )  # fmt: skip
-    table.done()
-    return row
-
-
-def _machine(table: _TomlTable, sources: Mapping[str, PriceSource]) -> MachineRow:
-    markets = table.texts("markets")
+def _machine(table: _TomlTable) -> MachineRow:
+    markets = table.take("markets", tuple[str, ...])
     for market in markets:
         if market not in set(Market):
             raise BadInput("catalogue", f"{table.name}.markets has {market!r}", " | ".join(Market))
-    row = MachineRow(
-        table.take("provider", str), table.texts("types"), table.texts("disks"), table.texts("cards"),
-        frozenset(Market(market) for market in markets), table.texts("maintenance"), table.flag("nesting"),
-        _source(table, sources), table.take("image", str, ""), table.take("note", str, ""),
-    )  # fmt: skip
-    table.done()
-    return row
-
-
-def _reference(table: _TomlTable, sources: Mapping[str, PriceSource]) -> ReferenceRow:
-    row = ReferenceRow(
-        table.take("name", str), table.number("usd_per_replica_day"), _source(table, sources),
-        table.take("note", str, ""),
-    )  # fmt: skip
-    table.done()
+    row: MachineRow = table.row(MachineRow, markets=frozenset(map(Market, markets)))
     return row

@@ -6,6 +6,7 @@ import dataclasses
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from datetime import date
+from fnmatch import fnmatchcase
 from typing import TypeVar
 
 from osgym_infra.catalogue.shapes import GIB_PER_GB, HOURS_PER_MONTH, HostShape, Kvm, Market
@@ -116,8 +117,6 @@ class MachineRow:
     Attributes:
         types: Shell patterns of the types it speaks of.
         disks: Kinds of boot and data disks that these types take, the one to ask for first.
-        cards: Kinds of network card, likewise.
-        markets: Markets in which they are sold.
         maintenance: What may happen at maintenance of the machine below, what to ask for first.
         nesting: Whether virtual machines run inside once that is switched on.
         image: A host image that boots there where the usual one does not; empty otherwise.
@@ -133,6 +132,9 @@ class MachineRow:
     source: PriceSource
     image: str = ""
     note: str = ""
+
+    def is_of(self, type_: str) -> bool:
+        return any(fnmatchcase(type_, pattern) for pattern in self.types)
 
 
 @dataclass(frozen=True, slots=True)
@@ -194,6 +196,28 @@ class Catalogue:
             return dataclasses.replace(row, prices=prices)
 
         return dataclasses.replace(self, hosts=tuple(usd(row) for row in self.hosts)), tuple(left_out)
+
+    def machine(self, provider: str, type_: str) -> MachineRow | None:
+        """Return the first row of options that matches a type, or `None`."""
+        return next((one for one in self.machines if one.provider == provider and one.is_of(type_)), None)
+
+    def sold(self) -> Catalogue:
+        """Return the catalogue without prices of markets in which a type is not sold; its note names them.
+
+        Price lists name such prices all the same, and a plan must not rest on what cannot be bought.
+        """
+
+        def buyable(row: HostRow) -> HostRow:
+            machine = self.machine(row.provider, row.type)
+            missing = [] if machine is None else [one for one in row.prices if one not in machine.markets]
+            if not missing:
+                return row
+            prices = {market: price for market, price in row.prices.items() if market not in missing}
+            said = f"not sold as {', '.join(missing).replace('_', '-')}"
+            note = row.note if said in row.note else f"{row.note}; {said}".removeprefix("; ")
+            return dataclasses.replace(row, prices=prices, note=note)
+
+        return dataclasses.replace(self, hosts=tuple(buyable(row) for row in self.hosts))
 
     def network_figure(self, provider: str, region: str, name: str) -> Figure:
         """A figure of `NetworkRow`; the dearest of the provider's other regions where the region's is

@@ -9,14 +9,13 @@ from typing import Any
 
 import click
 from rich.console import Console
-from rich.table import Table
 
 from osgym_infra.catalogue.ages import age_lines, today
 from osgym_infra.catalogue.load import cache_folder, load
 from osgym_infra.catalogue.rows import HostRow
 from osgym_infra.catalogue.shapes import Market
 from osgym_infra.cli.common import exits
-from osgym_infra.cli.tables import WIDTH
+from osgym_infra.cli.tables import WIDTH, columns
 from osgym_infra.config.keys import DEFAULT_REGIONS
 from osgym_infra.config.providers import Provider
 from osgym_infra.providers.refresh import PRICED, fetcher
@@ -26,7 +25,7 @@ from osgym_infra.providers.refresh import refresh as fetch_and_keep
 @click.group(
     epilog="\b\nExamples:\n"
     "  osgym fleet catalogue show --provider aws\n"
-    "  osgym fleet catalogue refresh --provider gcp --region europe-west4\n",
+    "  osgym fleet catalogue refresh --provider gcp --region europe-west4\n"
 )
 def catalogue() -> None:
     """Show and refresh the prices that plans are made with."""
@@ -36,7 +35,7 @@ def catalogue() -> None:
     epilog="\b\nExamples:\n"
     "  osgym fleet catalogue show\n"
     "  osgym fleet catalogue show --provider aws --json\n"
-    "  osgym fleet catalogue show --catalogue our-machines.toml\n",
+    "  osgym fleet catalogue show --catalogue our-machines.toml\n"
 )
 @click.option("--provider", help="Provider to list; default: all.")
 @click.option("--catalogue", "file", type=click.Path(path_type=Path), help="Rows that override ours.")
@@ -52,15 +51,8 @@ def show(provider: str | None, file: Path | None, as_json: bool) -> None:
         data = {"files": found.files, "hosts": [_dict(r) for r in rows], "as_of": lines, "warnings": warnings}
         click.echo(json.dumps(data, indent=2))
         return
-    table = Table(box=None, pad_edge=False)
-    for name in ("PROVIDER", "REGION", "TYPE"):
-        table.add_column(name)
-    for name in ("vCPU", "GiB", "NVMe GB"):
-        table.add_column(name, justify="right")
-    table.add_column("KVM")
-    for name in ("ON-DEMAND", "SPOT", "DEDICATED"):
-        table.add_column(name, justify="right")
-    table.add_column("NOTE")
+    heads = ("PROVIDER", "REGION", "TYPE", ">vCPU", ">GiB", ">NVMe GB", "KVM")
+    table = columns(*heads, ">ON-DEMAND", ">SPOT", ">DEDICATED", "NOTE")
     for row in rows:
         table.add_row(
             row.provider, row.region, row.type, f"{row.vcpu:g}",
@@ -76,7 +68,7 @@ def show(provider: str | None, file: Path | None, as_json: bool) -> None:
 @catalogue.command(
     epilog="\b\nExamples:\n"
     "  osgym fleet catalogue refresh --provider aws --region us-east-1\n"
-    "  GOOGLE_API_KEY=... osgym fleet catalogue refresh --provider gcp\n",
+    "  GOOGLE_API_KEY=... osgym fleet catalogue refresh --provider gcp\n"
 )
 @click.option("--provider", type=click.Choice(PRICED), required=True)
 @click.option("--region", help=f"Default: {DEFAULT_REGIONS}.")

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import json
+import os
 import sys
+import tempfile
 from collections.abc import Callable, Sequence
 from functools import wraps
+from pathlib import Path
 from typing import Any, ParamSpec
 
 import click
@@ -77,3 +80,26 @@ def quotas(pairs: Sequence[str]) -> dict[str, int]:
             raise BadInput("--max-hosts", f"{pair!r}", "TYPE=NUMBER, e.g. r8i.24xlarge=4")
         found[name] = int(value)
     return found
+
+
+def write_whole(path: Path, text: str, mode: int) -> None:
+    """Write a file atomically, with its mode from the start.
+
+    Raises:
+        OsgymInfraError: It cannot be written; a former file stays as it was.
+    """
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}-")  # mode 0600
+        made = Path(name)
+        try:
+            with os.fdopen(handle, "w", encoding="utf-8") as file:
+                file.write(text)
+                file.flush()
+                os.fsync(file.fileno())
+            made.chmod(mode)
+            made.replace(path)
+        finally:
+            made.unlink(missing_ok=True)
+    except OSError as error:
+        raise OsgymInfraError(f"{path} cannot be written: {error.strerror}") from error

@@ -8,7 +8,6 @@ import shutil
 import signal
 import subprocess
 import sys
-import tempfile
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +15,7 @@ import click
 
 from osgym_infra.archives.pack import PackedArchive, config_lines, pack_agent, pack_image
 from osgym_infra.cli.catalogue import catalogue
-from osgym_infra.cli.common import exits
+from osgym_infra.cli.common import exits, write_whole
 from osgym_infra.cli.fit import fit
 from osgym_infra.cli.fleet_ops.dashboard import dashboard
 from osgym_infra.cli.fleet_ops.doctor import doctor
@@ -42,7 +41,7 @@ ENGINE_S = 120
     "  osgym fleet status\n"
     "  osgym fleet logs --host host-3 -f\n"
     "  osgym fleet drain --host host-3 --wait-s 600\n"
-    "  osgym fleet dashboard\n",
+    "  osgym fleet dashboard\n"
 )
 def fleet() -> None:
     """Plan what a fleet costs; pack what hosts fetch; write fleet.json for clients; operate the hosts."""
@@ -59,7 +58,7 @@ for _command in _COMMANDS:
 @fleet.command(
     epilog="\b\nExamples:\n"
     "  osgym fleet pack --image full --out out/fleet\n"
-    "  osgym fleet pack --vm --only image\n",
+    "  osgym fleet pack --vm --only image\n"
 )
 @click.option(
     "--out", type=click.Path(path_type=Path), default="out/fleet", show_default=True, help="Folder."
@@ -67,9 +66,7 @@ for _command in _COMMANDS:
 @click.option("--image", "image", default="full", show_default=True, help="Image of this machine's store.")
 @click.option("--vm", is_flag=True, help="Pack the bootable disk and snapshots too, for runtime: qemu.")
 @click.option(
-    "--emulated",
-    is_flag=True,
-    help="With --vm: pack snapshots made without KVM too, for hosts without KVM.",
+    "--emulated", is_flag=True, help="With --vm: pack snapshots made without KVM too, for hosts without KVM."
 )
 @click.option(
     "--data-dir", type=click.Path(path_type=Path), envvar="OSGYM_DATA_DIR",
@@ -110,7 +107,7 @@ def _print_packed(made: PackedArchive) -> None:
     "  osgym fleet plan --replicas 1024\n"
     "  osgym fleet export --out fleet.json\n"
     "  osgym fleet export --stack prod --token-file token --out fleet.json\n"
-    "\n\b\nExit codes: 0 done - 1 no host serves, or the stack cannot be read - 2 wrong usage.\n",
+    "\n\b\nExit codes: 0 done - 1 no host serves, or the stack cannot be read - 2 wrong usage.\n"
 )
 @click.option("--stack", default="", help="Stack; default: the selected one.")
 @click.option("--cwd", "folder", type=click.Path(path_type=Path, exists=True), default=".", help="Project.")
@@ -134,7 +131,7 @@ def export(stack: str, folder: Path, token_file: Path | None, out: Path | None) 
             raise BadInput(
                 "--token-file", "the token is in a cloud's secret", "read it with the cloud's tools"
             )
-        _write(token_file, found.token + "\n", 0o600)
+        write_whole(token_file, found.token + "\n", 0o600)
         found.fleet["token_secret"] = f"file:{token_file.resolve()}"
     for name, why in found.left_out.items():
         click.echo(f"fleet export: {name} is left out: {why.splitlines()[0]}", err=True)
@@ -142,7 +139,7 @@ def export(stack: str, folder: Path, token_file: Path | None, out: Path | None) 
     if out is None:
         click.echo(text)
         return
-    _write(out, text + "\n", 0o644)
+    write_whole(out, text + "\n", 0o644)
     click.echo(f"{out}: {len(found.fleet['hosts'])} hosts, {found.fleet['capacity']} replicas", err=True)
 
 
@@ -158,21 +155,3 @@ def _engine(folder: Path, arguments: list[str]) -> Any:
         return json.loads(done.stdout)
     except (subprocess.TimeoutExpired, ValueError) as error:
         raise OsgymInfraError(f"{' '.join(argv[:3])}: no answer that could be read") from error
-
-
-def _write(path: Path, text: str, mode: int) -> None:
-    """Write a file atomically, with its mode from the start."""
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}-")  # mode 0600
-        try:
-            with os.fdopen(handle, "w", encoding="utf-8") as file:
-                file.write(text)
-                file.flush()
-                os.fsync(file.fileno())
-            os.chmod(name, mode)  # noqa: PTH101 - the name is text
-            Path(name).replace(path)
-        finally:
-            Path(name).unlink(missing_ok=True)
-    except OSError as error:
-        raise OsgymInfraError(f"{path} cannot be written: {error.strerror}") from error

@@ -18,9 +18,7 @@ ASK_S = 300.0
 """Time to type a password."""
 
 
-@click.command(
-    epilog="\b\nExamples:\n  osgym fleet sudo --hours 2\n  osgym fleet sudo --end\n",
-)
+@click.command(epilog="\b\nExamples:\n  osgym fleet sudo --hours 2\n  osgym fleet sudo --end\n")
 @click.option(
     "--hours", type=click.FloatRange(min=0, max=MOST_HOURS, min_open=True), default=HOURS, show_default=True,
     help="Hours until the permission ends.",

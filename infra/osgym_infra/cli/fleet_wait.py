@@ -80,12 +80,7 @@ def _causes(error: BaseException | None) -> Iterator[BaseException]:
 
 @dataclass
 class Wait:
-    """Asks all hosts again and again, and says of each what changed.
-
-    Attributes:
-        ask: Gives each host's answer, by its URL.
-        say: Receives a line.
-    """
+    """Asks all hosts again and again, and says of each what changed."""
 
     ask: Callable[[], Mapping[str, Any]]
     say: Callable[[str], None]
@@ -109,9 +104,7 @@ class Wait:
             self.sleep(min(LOOK_S, max(0.0, end_s - self.clock())))
 
 
-@click.command(
-    epilog="\b\nExamples:\n  osgym fleet wait --timeout-s 900\n",
-)
+@click.command(epilog="\b\nExamples:\n  osgym fleet wait --timeout-s 900\n")
 @click.option(
     "--fleet", "path", type=click.Path(path_type=Path), default="fleet.json", show_default=True,
     help="File that `osgym fleet export` wrote.",

@@ -18,6 +18,14 @@ from osgym_infra.workloads.profile import Bound, Parameter, Profile
 WIDTH = 150
 
 
+def columns(*names: str, no_wrap: bool = False) -> Table:
+    """Return an empty table; a name that begins with `>` aligns its column to the right."""
+    table = Table(box=None, pad_edge=False)
+    for name in names:
+        table.add_column(name.lstrip(">"), justify="right" if name[0] == ">" else "left", no_wrap=no_wrap)
+    return table
+
+
 def show(
     found: FleetPlan, measured: Profile, lines: Sequence[str], warnings: Sequence[str], top: int
 ) -> None:
@@ -27,14 +35,10 @@ def show(
         f"{request.replicas} replicas, runtime {request.runtime}: {_replica_line(replica)}\n"
         f"workload {measured.workload}, measured {measured.measured_on} on {measured.machine}\n"
     )
-    table = Table(box=None, pad_edge=False)
-    for name, justify in (
-        ("PROVIDER", "left"), ("TYPE", "left"), ("MARKET", "left"), ("USD/h", "right"), ("K", "right"),
-        ("HOSTS", "right"), ("BINDS", "left"), ("IDLE", "left"), ("STEP p95 ms", "right"),
-        ("RESET p95 ms", "right"), ("USD/day", "right"),
-        ("USD/REPLICA-DAY", "right"),
-    ):  # fmt: skip
-        table.add_column(name, justify=justify, no_wrap=True)  # type: ignore[arg-type]  # a literal of both
+    table = columns(
+        "PROVIDER", "TYPE", "MARKET", ">USD/h", ">K", ">HOSTS", "BINDS", "IDLE", ">STEP p95 ms",
+        ">RESET p95 ms", ">USD/day", ">USD/REPLICA-DAY", no_wrap=True,
+    )  # fmt: skip
     for one in _best_of_each(found.candidates, top):
         table.add_row(
             one.row.provider, one.row.type, one.market.replace("_", "-"), _price(one), str(one.fit.replicas),
@@ -107,10 +111,7 @@ def to_dict(
 
 def profile_table(measured: Profile) -> Table:
     """Return a table of a profile's parameters with their intervals."""
-    table = Table(box=None, pad_edge=False)
-    for name, justify in (("PARAMETER", "left"), ("VALUE", "right"), ("95 % FROM", "right"), ("TO", "right"),
-                          ("n", "right"), ("PLANNED", "right"), ("HOW", "left")):  # fmt: skip
-        table.add_column(name, justify=justify)  # type: ignore[arg-type]  # a literal of both
+    table = columns("PARAMETER", ">VALUE", ">95 % FROM", ">TO", ">n", ">PLANNED", "HOW")
     for parameter in Parameter:
         if row := measured.parameters.get(parameter):
             planned = f"{measured.value(parameter, Bound.PESSIMISTIC):.4g}"

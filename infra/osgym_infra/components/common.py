@@ -14,10 +14,10 @@ from typing import Any, NoReturn
 
 import pulumi
 
+from osgym_infra.config.keys import FleetConfig
 from osgym_infra.fleet.blueprint import Blueprint, HostGroup, slug
-from osgym_infra.fleet.boot import STATUS, BootPlace
+from osgym_infra.fleet.boot import STATUS, BootPlace, FetchedArchives
 from osgym_infra.fleet.bootstrap import bootstrap_files
-from osgym_infra.fleet.fetched_archives import FetchedArchives
 from osgym_infra.fleet.outputs import HostOutput
 from osgym_infra.fleet.policy import PolicyViolated, enforce
 from osgym_infra.hosts import tls
@@ -39,9 +39,6 @@ class HostsArgs:
     """Arguments of a `ReplicaHosts` component, the same for every provider.
 
     Attributes:
-        blueprint: Which hosts, from the checked configuration.
-        stack: The stack's name; part of names and tags.
-        files: The bootstrap.
         made: Archives that the stack makes; None: those that the configuration names.
         made_bucket: A bucket of the stack that hosts have to be allowed to read.
         boot: Place of the bootstrap and of boot statuses, at clouds.
@@ -59,12 +56,7 @@ class HostsArgs:
         """On every resource that can have them: who pays, which stack, who made it, and the name by which
         clients discover hosts."""
         stack = slug(self.stack)[:63]
-        return {
-            "owner": self.blueprint.config.owner,
-            "stack": stack,
-            "project": "osgym",
-            FLEET_TAG: stack,
-        }
+        return {"owner": self.blueprint.config.owner, "stack": stack, "project": "osgym", FLEET_TAG: stack}
 
     @property
     def server_name(self) -> str:
@@ -192,3 +184,22 @@ def known(value: Any) -> Any:
         case list() | tuple():
             return [known(item) for item in value]
     return value
+
+
+@dataclass(frozen=True, slots=True)
+class FleetScope:
+    """Names and options of a fleet's resources.
+
+    Attributes:
+        child: Options of what is destroyed with the component.
+        kept: Options of what `protect` keeps from being destroyed.
+    """
+
+    name: str
+    args: HostsArgs
+    child: pulumi.ResourceOptions
+    kept: pulumi.ResourceOptions
+
+    @property
+    def config(self) -> FleetConfig:
+        return self.args.blueprint.config

@@ -17,18 +17,16 @@ from osgym_infra.archives.make import AGENT, IMAGE
 from osgym_infra.components.common import HostsArgs
 from osgym_infra.cost.model import boots_machines
 from osgym_infra.fleet.blueprint import slug
-from osgym_infra.fleet.boot import BootPlace, package, package_sha256
-from osgym_infra.fleet.fetched_archives import FetchedArchives
+from osgym_infra.fleet.boot import BootPlace, FetchedArchives, package, package_sha256
 
 ROOT = Path(__file__).resolve().parents[3]
 
 
 class Archive(pulumi.CustomResource):
-    """File that our provider makes, from the inputs of `osgym_infra.resources.archive_inputs`.
+    """File that our provider makes, from the inputs of `osgym_infra.resources.archives`.
 
     Attributes:
         archive: Path of the file; its name holds a part of its SHA-256.
-        digest: Digest of the golden image in it.
     """
 
     archive: pulumi.Output[str]
@@ -46,7 +44,6 @@ class GoldenImage(pulumi.ComponentResource):
     """The bootstrap (clouds), and image and agent unless the configuration names them.
 
     Attributes:
-        fetched: Image and agent; known once they are there.
         boot: The bootstrap; None where hosts are sent it.
         bucket: That this component made, and that hosts have to be allowed to read.
     """
@@ -55,8 +52,8 @@ class GoldenImage(pulumi.ComponentResource):
     bucket: pulumi.Output[str] | None = None
     boot: pulumi.Output[BootPlace] | None = None
 
-    def __init__(self, name: str, args: HostsArgs, opts: pulumi.ResourceOptions | None = None) -> None:
-        super().__init__("osgym:index:GoldenImage", name, None, opts)
+    def __init__(self, name: str, args: HostsArgs) -> None:
+        super().__init__("osgym:index:GoldenImage", name)
         self._name, self._args, self._config = name, args, args.blueprint.config
         folder = str(ROOT / (self._config.archives or f"out/fleet/{slug(args.stack)}"))
         parts: dict[str, pulumi.Input[str]] = dataclasses.asdict(FetchedArchives.named_in(self._config))

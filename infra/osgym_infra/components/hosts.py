@@ -9,8 +9,7 @@ import pulumi
 
 from osgym_infra.components.common import FLEET_TAG, HostsArgs
 from osgym_infra.fleet.blueprint import HostGroup
-from osgym_infra.fleet.boot import BootPlace, environment, scaling, user_data
-from osgym_infra.fleet.fetched_archives import FetchedArchives
+from osgym_infra.fleet.boot import BootPlace, FetchedArchives, environment, scaling, user_data
 
 
 class ProviderHosts(pulumi.ComponentResource):
@@ -33,8 +32,8 @@ class ProviderHosts(pulumi.ComponentResource):
     ca: pulumi.Output[str]
     discover: str = ""
 
-    def __init__(self, name: str, args: HostsArgs, opts: pulumi.ResourceOptions | None = None) -> None:
-        super().__init__(f"osgym:{self.provider}:ReplicaHosts", name, None, opts)
+    def __init__(self, name: str, args: HostsArgs) -> None:
+        super().__init__(f"osgym:{self.provider}:ReplicaHosts", name)
         self._name, self._args, self._config = name, args, args.blueprint.config
         self._child = pulumi.ResourceOptions(parent=self)
         self._kept = pulumi.ResourceOptions(parent=self, protect=self._config.protect)

@@ -18,11 +18,13 @@ from typing import Any
 
 from osgym_infra.catalogue.shapes import Market
 from osgym_infra.config.providers import ConfigKey, Provider, installed, read_provider, usable
-from osgym_infra.config.quantities import CountOrPercent, TrajectoryDetail, count_or_percent
 from osgym_infra.config.readers import (
+    CountOrPercent,
     Reader,
+    TrajectoryDetail,
     choice,
     cidrs,
+    count_or_percent,
     flag,
     integer,
     matching,
@@ -121,9 +123,7 @@ class FleetConfig:
         matching(NAME, "full, small, or an import's name"), "full", "Golden image that the agent serves."
     )
     image_uri: str = _key(
-        URI,
-        "",
-        "Address of the archive of osgym fleet pack; default: pulumi up bakes, packs and uploads it.",
+        URI, "", "Address of the archive of osgym fleet pack; default: pulumi up bakes, packs and uploads it."
     )
     image_sha256: str = _key(HEX, "", "With image_uri: SHA-256 of that archive, which hosts check.")
     image_digest: str = _key(HEX, "", "With image_uri: digest of the golden image in it.")

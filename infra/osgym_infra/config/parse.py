@@ -12,8 +12,7 @@ from osgym_infra.catalogue.shapes import Market
 from osgym_infra.config.keys import KEYS, SHARED_KEYS, EgressPolicy, FleetConfig
 from osgym_infra.config.places import check_places
 from osgym_infra.config.providers import ConfigKey, Provider, read_provider
-from osgym_infra.config.readers import full_key
-from osgym_infra.errors import BadInput
+from osgym_infra.config.readers import bad_key
 
 NOT_PUBLIC = tuple(
     ipaddress.ip_network(one)
@@ -40,24 +39,22 @@ def parse(values: Mapping[str, object], beside: Mapping[str, object] | None = No
         if name not in KEYS:
             close = difflib.get_close_matches(name, KEYS, 1)
             known = f"Did you mean {close[0]}?" if close else f"Known are {', '.join(KEYS)}"
-            raise BadInput(full_key(name), "there is no such key", known)
+            raise bad_key(name, "there is no such key", known)
     if "provider" not in values:
-        raise BadInput(full_key("provider"), "is missing", KEYS["provider"].doc)
+        raise bad_key("provider", "is missing", KEYS["provider"].doc)
     provider = read_provider("provider", values["provider"])
     found: dict[str, Any] = {}
     for name, key in {**KEYS, **_own_keys(provider)}.items():
         if name in values and provider not in key.providers:
-            raise BadInput(
-                full_key(name),
-                f"means nothing for provider {provider}",
-                f"for {', '.join(sorted(key.providers))}",
+            raise bad_key(
+                name, f"means nothing for provider {provider}", f"for {', '.join(sorted(key.providers))}"
             )
         if name in values:
             found[name] = key.read(name, values[name])
             if form := provider.facts.forms.get(name):
                 found[name] = form(name, found[name])
         elif key.default is ... and provider in key.providers:
-            raise BadInput(full_key(name), "is missing", key.doc)
+            raise bad_key(name, "is missing", key.doc)
         elif provider in key.providers or (name in SHARED_KEYS and key.default is not ...):
             found[name] = key.default
     own = {name: found.pop(name) for name in provider.facts.own_keys}
@@ -75,29 +72,19 @@ def _own_keys(provider: Provider) -> dict[str, ConfigKey]:
 def _checked(config: FleetConfig) -> FleetConfig:
     """Check keys that depend on each other."""
     if config.egress is EgressPolicy.ALLOWLIST and not config.egress_allowlist:
-        raise BadInput(
-            full_key("egress_allowlist"), "is empty", "the hosts that replicas may reach, or egress: none"
-        )
+        raise bad_key("egress_allowlist", "is empty", "the hosts that replicas may reach, or egress: none")
     if config.egress_allowlist and config.egress is not EgressPolicy.ALLOWLIST:
-        raise BadInput(
-            full_key("egress_allowlist"), f"means nothing with egress {config.egress}", "egress: allowlist"
-        )
+        raise bad_key("egress_allowlist", f"means nothing with egress {config.egress}", "egress: allowlist")
     if bool(config.network_id) != bool(config.subnet_id):
         missing = "subnet_id" if config.network_id else "network_id"
-        raise BadInput(
-            full_key(missing), "is missing", "both, for an existing network, or neither, for a new one"
-        )
+        raise bad_key(missing, "is missing", "both, for an existing network, or neither, for a new one")
     apart = config.provider.rents or any(not host.is_local for host in config.hosts)
     if apart and not config.allowed_cidrs:
-        raise BadInput(full_key("allowed_cidrs"), "is missing", "the networks your trainers run in")
+        raise bad_key("allowed_cidrs", "is missing", "the networks your trainers run in")
     if config.allowed_cidrs and not apart:
-        raise BadInput(
-            full_key("allowed_cidrs"), "means nothing where local is the only host", "leave it out"
-        )
+        raise bad_key("allowed_cidrs", "means nothing where local is the only host", "leave it out")
     if config.market is Market.DEDICATED and config.provider.rents:
-        raise BadInput(
-            full_key("market"), "dedicated hosts are rented elsewhere", "spot | on-demand, or provider: ssh"
-        )
+        raise bad_key("market", "dedicated hosts are rented elsewhere", "spot | on-demand, or provider: ssh")
     if config.provider.rents:
         check_cloud(config)
     _check_archives(config)
@@ -107,7 +94,7 @@ def _checked(config: FleetConfig) -> FleetConfig:
     addresses = [host.address for host in config.hosts]
     for address in addresses:
         if addresses.count(address) > 1:
-            raise BadInput(full_key("hosts"), f"{address} stands there twice", "each host once")
+            raise bad_key("hosts", f"{address} stands there twice", "each host once")
     return config
 
 
@@ -117,22 +104,18 @@ def _check_archives(config: FleetConfig) -> None:
         uri = f"{name.partition('_')[0]}_uri"
         named = bool(getattr(config, uri))
         if named and not getattr(config, name):
-            raise BadInput(
-                full_key(name), f"is missing beside {uri}", f"both, or neither: without {uri} it is made here"
+            raise bad_key(
+                name, f"is missing beside {uri}", f"both, or neither: without {uri} it is made here"
             )
         if not named and getattr(config, name):
-            raise BadInput(
-                full_key(name),
-                f"means nothing without {uri}",
-                f"both, or neither: without {uri} it is made here",
+            raise bad_key(
+                name, f"means nothing without {uri}", f"both, or neither: without {uri} it is made here"
             )
     if config.image_lock and not config.makes_image:
-        raise BadInput(full_key("image_lock"), "means nothing with image_uri", "one of both")
+        raise bad_key("image_lock", "means nothing with image_uri", "one of both")
     if config.archives and not config.makes_image and not config.makes_agent:
-        raise BadInput(
-            full_key("archives"),
-            "means nothing with image_uri and agent_uri",
-            "without one of these, or not at all",
+        raise bad_key(
+            "archives", "means nothing with image_uri and agent_uri", "without one of these, or not at all"
         )
 
 
@@ -143,12 +126,12 @@ def check_cloud(config: FleetConfig) -> None:
         BadInput: Names the key and what would do.
     """
     if config.zone and config.zones:
-        raise BadInput(full_key("zones"), "stands beside zone", "one of both")
+        raise bad_key("zones", "stands beside zone", "one of both")
     if len(set(config.zones)) != len(config.zones):
-        raise BadInput(full_key("zones"), "names a zone twice", "each zone once")
+        raise bad_key("zones", "names a zone twice", "each zone once")
     least, most = config.min_hosts, config.max_hosts
     if least is not None and most is not None and least > most:
-        raise BadInput(full_key("min_hosts"), f"{least} is more than max_hosts ({most})", f"at most {most}")
+        raise bad_key("min_hosts", f"{least} is more than max_hosts ({most})", f"at most {most}")
     _check_reach(config)
 
 
@@ -157,8 +140,8 @@ def _check_reach(config: FleetConfig) -> None:
     if config.private or not config.allowed_cidrs:
         return
     if all(_not_public(cidr) for cidr in config.allowed_cidrs):
-        raise BadInput(
-            full_key("allowed_cidrs"),
+        raise bad_key(
+            "allowed_cidrs",
             f"hosts are reached at public addresses, where nobody comes from {config.allowed_cidrs[0]}",
             "the public addresses your trainers appear with, or private: true with network_id for hosts "
             "inside your network",

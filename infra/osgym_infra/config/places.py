@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING
 
 from osgym_infra.config.providers import Provider
-from osgym_infra.config.readers import full_key, short
+from osgym_infra.config.readers import bad_key, full_key, short
 from osgym_infra.errors import BadInput
 
 if TYPE_CHECKING:
@@ -45,7 +45,6 @@ def check_zone(provider: Provider, region: str, name: str, zone: str) -> None:
     """Refuse a zone that is not one of the region.
 
     Args:
-        name: Name of the zone's key.
         zone: Empty: the provider's choice, which is right.
 
     Raises:
@@ -55,8 +54,8 @@ def check_zone(provider: Provider, region: str, name: str, zone: str) -> None:
     if not zone or suffix is None:
         return
     if not zone.startswith(region) or not suffix.fullmatch(zone.removeprefix(region)):
-        raise BadInput(
-            full_key(name),
+        raise bad_key(
+            name,
             f"{short(zone)} is not a zone of region {region}",
             f"e.g. {region}{provider.facts.zone_example}",
         )
@@ -73,15 +72,15 @@ def check_networks(provider: Provider, networks: Iterable[str]) -> None:
         network = ipaddress.ip_network(text)
         by_version.setdefault(network.version, []).append(network)
     if by_version and 4 not in by_version and provider.facts.ipv4_only:
-        raise BadInput(
-            full_key("allowed_cidrs"),
+        raise bad_key(
+            "allowed_cidrs",
             f"holds IPv6 networks only, and hosts of {provider} get IPv4 addresses",
             "those of IPv4, too",
         )
     for version, found in by_version.items():
         if _part_of_internet(version, found) >= 0.5:
-            raise BadInput(
-                full_key("allowed_cidrs"),
+            raise bad_key(
+                "allowed_cidrs",
                 f"{', '.join(map(str, found[:4]))}{', …' if len(found) > 4 else ''}: "
                 f"{'together ' if len(found) > 1 else ''}half of the internet or more (IPv{version})",
                 TRAINERS,
@@ -108,7 +107,6 @@ def check_beside(provider: Provider, wanted: Mapping[str, str], beside: Mapping[
     Its resources would be made where it was told; prices, zones and endpoints would be of another place.
 
     Args:
-        wanted: Our keys with their values.
         beside: Keys of other namespaces in the same configuration (`aws:region`), and variables that the
             cloud's provider reads where they are missing.
 

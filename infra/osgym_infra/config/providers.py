@@ -21,7 +21,7 @@ from importlib.util import find_spec
 from types import ModuleType
 from typing import Any
 
-from osgym_infra.config.readers import Reader, full_key, short
+from osgym_infra.config.readers import Reader, bad_key, short
 from osgym_infra.errors import BadInput
 from osgym_protocol.plugins import PluginError, PluginGroup, load_plugin, plugin_names
 
@@ -59,9 +59,7 @@ class ConfigKey:
     """One configuration key.
 
     Attributes:
-        read: Checks and converts its value.
         default: Its value where the configuration has none; `...` for required.
-        doc: A sentence for users.
         providers: Providers for which it means something; the registry sets that of a provider's own keys.
     """
 
@@ -76,8 +74,6 @@ class SettingBeside:
     """Setting of the cloud's own Pulumi provider that says the same as a key of ours.
 
     Attributes:
-        name: Name in a stack's configuration: `aws:region`.
-        key: Our key.
         variables: Variables of the environment that its provider reads where the configuration has none.
     """
 
@@ -101,7 +97,6 @@ class ProviderFacts:
             network cards of every type that is planned with.
         forms: Second readers of keys that all providers have, for values of this one.
         zone_suffix: Part of a zone's name after the region's; None where there are no zones.
-        zone_example: Example of such a suffix.
         ipv4_only: Whether its hosts get IPv4 addresses only.
         beside: Settings of the cloud's own provider that must not say otherwise.
     """
@@ -145,7 +140,7 @@ def read_provider(name: str, value: object) -> Provider:
     """
     text = str(value).strip()
     if text not in installed():
-        raise BadInput(full_key(name), f"{short(value)} does not fit", " | ".join(installed()))
+        raise bad_key(name, f"{short(value)} does not fit", " | ".join(installed()))
     return Provider(text)
 
 
@@ -153,7 +148,7 @@ def _package(provider: Provider) -> ModuleType:
     try:
         found = load_plugin(PluginGroup.PROVIDERS, provider)
     except PluginError as error:
-        raise BadInput(full_key("provider"), str(error), " | ".join(installed())) from error
+        raise bad_key("provider", str(error), " | ".join(installed())) from error
     assert isinstance(found, ModuleType)
     return found
 
@@ -164,6 +159,6 @@ def _facts(provider: Provider) -> ProviderFacts:
         found = provider.part("facts").FACTS
     except ImportError as error:
         problem = f"the provider {provider} cannot be loaded: {error}"
-        raise BadInput(full_key("provider"), problem, "another provider, or its package repaired") from error
+        raise bad_key("provider", problem, "another provider, or its package repaired") from error
     assert isinstance(found, ProviderFacts)
     return found

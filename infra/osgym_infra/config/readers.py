@@ -11,6 +11,7 @@ import json
 import math
 import re
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
 
@@ -29,10 +30,15 @@ def full_key(name: str) -> str:
     return f"{NAMESPACE}:{name}"
 
 
+def bad_key(name: str, problem: str, fits: str = "") -> BadInput:
+    """Return the error of a key's value."""
+    return BadInput(full_key(name), problem, fits)
+
+
 def text(name: str, value: object) -> str:
     """Read a line of text."""
     if not isinstance(value, str) or not value.strip() or len(value) > 2000 or not value.isprintable():
-        raise BadInput(full_key(name), f"{short(value)} is not a text", "a line of text")
+        raise bad_key(name, f"{short(value)} is not a text", "a line of text")
     return value.strip()
 
 
@@ -42,7 +48,7 @@ def matching(pattern: re.Pattern[str], fits: str) -> Reader:
     def read(name: str, value: object) -> str:
         line = text(name, value)
         if not pattern.fullmatch(line):
-            raise BadInput(full_key(name), f"{short(value)} does not fit", fits)
+            raise bad_key(name, f"{short(value)} does not fit", fits)
         return line
 
     return read
@@ -58,9 +64,7 @@ def number(low: float, high: float, unit: str, open_low: bool = True) -> Reader:
             number = math.nan
         if isinstance(value, bool) or not (low < number if open_low else low <= number) or not number <= high:
             sign = "above" if open_low else "from"
-            raise BadInput(
-                full_key(name), f"{short(value)} does not fit", f"a number {sign} {low:g} to {high:g} {unit}"
-            )
+            raise bad_key(name, f"{short(value)} does not fit", f"a number {sign} {low:g} to {high:g} {unit}")
         return number
 
     return read
@@ -72,9 +76,7 @@ def integer(low: int, high: int, what: str) -> Reader:
     def read(name: str, value: object) -> int:
         text = str(value).strip()
         if isinstance(value, bool) or not re.fullmatch(r"\d{1,9}", text) or not low <= int(text) <= high:
-            raise BadInput(
-                full_key(name), f"{short(value)} does not fit", f"a whole number from {low} to {high} {what}"
-            )
+            raise bad_key(name, f"{short(value)} does not fit", f"a whole number from {low} to {high} {what}")
         return int(text)
 
     return read
@@ -87,7 +89,7 @@ def choice(kind: type[StrEnum | TextEnum]) -> Reader:
         text = str(value).strip().replace("-", "_") if kind is Market else str(value).strip()
         if text not in set(kind):
             shown = " | ".join(member.replace("_", "-") for member in kind)
-            raise BadInput(full_key(name), f"{short(value)} does not fit", shown)
+            raise bad_key(name, f"{short(value)} does not fit", shown)
         return kind(text)
 
     return read
@@ -98,7 +100,7 @@ def flag(name: str, value: object) -> bool:
         return True
     if value in (False, "false"):
         return False
-    raise BadInput(full_key(name), f"{short(value)} does not fit", "true | false")
+    raise bad_key(name, f"{short(value)} does not fit", "true | false")
 
 
 def items(name: str, value: object) -> Sequence[object]:
@@ -107,9 +109,9 @@ def items(name: str, value: object) -> Sequence[object]:
         try:
             value = json.loads(value)
         except ValueError as error:
-            raise BadInput(full_key(name), f"{short(value)} is not a list", '["…", "…"]') from error
+            raise bad_key(name, f"{short(value)} is not a list", '["…", "…"]') from error
     if not isinstance(value, list | tuple):
-        raise BadInput(full_key(name), f"{short(value)} is not a list", '["…", "…"]')
+        raise bad_key(name, f"{short(value)} is not a list", '["…", "…"]')
     return value
 
 
@@ -128,16 +130,12 @@ def cidrs(name: str, value: object) -> tuple[str, ...]:
         try:
             network = ipaddress.ip_network(str(item))
         except ValueError as error:
-            raise BadInput(
-                full_key(name), f"{short(item)} is not a network: {error}", "e.g. 203.0.113.0/24"
-            ) from error
+            raise bad_key(name, f"{short(item)} is not a network: {error}", "e.g. 203.0.113.0/24") from error
         if network.prefixlen == 0:
-            raise BadInput(
-                full_key(name), f"{item} is the whole internet", "the networks your trainers run in"
-            )
+            raise bad_key(name, f"{item} is the whole internet", "the networks your trainers run in")
         found.append(str(network))
     if not found:
-        raise BadInput(full_key(name), "is empty", "the networks your trainers run in")
+        raise bad_key(name, "is empty", "the networks your trainers run in")
     return tuple(found)
 
 
@@ -146,7 +144,7 @@ def names(name: str, value: object) -> tuple[str, ...]:
     found = tuple(str(item) for item in items(name, value))
     for item in found:
         if not ADDRESS.fullmatch(item.removeprefix("*.")):
-            raise BadInput(full_key(name), f"{short(item)} is not a host name", "e.g. *.example.org")
+            raise bad_key(name, f"{short(item)} is not a host name", "e.g. *.example.org")
     return found
 
 
@@ -164,3 +162,43 @@ def short(value: object) -> str:
     """Return a value shortened for a message."""
     text = repr(value)
     return text if len(text) <= 60 else text[:57] + "..."
+
+
+MOST_HOSTS = 10_000
+
+
+@dataclass(frozen=True, slots=True)
+class CountOrPercent:
+    """Number of hosts, or a percentage of all of them."""
+
+    count: int = 0
+    percent: int = 0
+
+    def of(self, hosts: int) -> int:
+        """Return the number for `hosts` hosts: at least 1, at most all, rounded down.
+
+        Down, because it bounds what is away at a time (as Kubernetes' `maxUnavailable` does).
+        """
+        wanted = self.count or hosts * self.percent // 100
+        return max(1, min(wanted, hosts))
+
+    def __str__(self) -> str:
+        return str(self.count) if self.count else f"{self.percent}%"
+
+
+def count_or_percent(name: str, value: object) -> CountOrPercent:
+    """Read a count (`3`) or a percentage (`25%`)."""
+    found = re.fullmatch(r"(\d{1,5})(%?)", str(value).strip(), re.ASCII)
+    number = int(found[1]) if found and not isinstance(value, bool) else 0
+    is_percent = bool(found and found[2])
+    if not 1 <= number <= (100 if is_percent else MOST_HOSTS):
+        raise bad_key(name, f"{short(value)} does not fit", f"1 to {MOST_HOSTS} hosts, or 1% to 100%")
+    return CountOrPercent(percent=number) if is_percent else CountOrPercent(count=number)
+
+
+class TrajectoryDetail(StrEnum):
+    """Detail in which a host records episodes (the host agent's setting `trajectory`)."""
+
+    OFF = "off"
+    STEPS = "steps"
+    FRAMES = "frames"

@@ -10,7 +10,7 @@ from typing import Any
 from osgym_infra.config.readers import (
     ADDRESS,
     Reader,
-    full_key,
+    bad_key,
     integer,
     items,
     json_object,
@@ -18,7 +18,6 @@ from osgym_infra.config.readers import (
     short,
     text,
 )
-from osgym_infra.errors import BadInput
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,7 +71,7 @@ def read_jump(name: str, value: object) -> SshLogin:
     """Read the machine through which others are reached; `direct`: none."""
     login = SshLogin(**_read_machine(name, json_object(value), LOGIN_KEYS))
     if login.address == "local":
-        raise BadInput(full_key(name), "local is this machine", f"a bastion, or {DIRECT.address}")
+        raise bad_key(name, "local is this machine", f"a bastion, or {DIRECT.address}")
     return login
 
 
@@ -89,7 +88,7 @@ def read_hosts(name: str, value: object) -> tuple[SshHost, ...]:
         for index, item in enumerate(items(name, value))
     )
     if not found:
-        raise BadInput(full_key(name), "is empty", '["local"] is this machine')
+        raise bad_key(name, "is empty", '["local"] is this machine')
     return found
 
 
@@ -97,15 +96,13 @@ def _read_machine(where: str, item: object, known: Mapping[str, Reader]) -> dict
     """Read `user@address`, or an object with the known keys."""
     data = {"address": item} if isinstance(item, str) else item
     if not isinstance(data, dict):
-        raise BadInput(
-            full_key(where), f"{short(item)} is not a host", '"user@address", or an object with address'
-        )
+        raise bad_key(where, f"{short(item)} is not a host", '"user@address", or an object with address')
     data = dict(data)
     if isinstance(data.get("address"), str) and "@" in data["address"] and "user" not in data:
         data["user"], _, data["address"] = data["address"].partition("@")
     for key in data:
         if key not in known:
-            raise BadInput(full_key(where), f"there is no key {key!r}", f"Known are {', '.join(known)}")
+            raise bad_key(where, f"there is no key {key!r}", f"Known are {', '.join(known)}")
     if "address" not in data:
-        raise BadInput(full_key(where), "has no address", "a name or an IP address, or local")
+        raise bad_key(where, "has no address", "a name or an IP address, or local")
     return {key: known[key](f"{where}.{key}", data[key]) for key in data}

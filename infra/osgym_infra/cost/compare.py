@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
-from osgym_infra.catalogue.machines import machine_of
 from osgym_infra.catalogue.rows import Catalogue, Figure, HostRow
 from osgym_infra.catalogue.shapes import Market
 from osgym_infra.cost.mix import Mix
@@ -66,7 +65,7 @@ def without_a_price(rows: Iterable[HostRow], catalogue: Catalogue) -> list[str]:
         if not any(market in row.prices for market in RENTED):
             continue
         counted[row.provider, row.region] = counted.get((row.provider, row.region), 0) + 1
-        machine = machine_of(catalogue.machines, row.provider, row.type)
+        machine = catalogue.machine(row.provider, row.type)
         for market in RENTED:
             if market not in row.prices and (machine is None or market in machine.markets):
                 there.setdefault((row.provider, row.region, market), []).append(row.type)

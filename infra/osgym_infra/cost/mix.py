@@ -18,9 +18,7 @@ class HostOffer:
     Attributes:
         name: Unique among the choices, e.g. `aws/us-east-1/r8i.24xlarge/spot`.
         capacity: K, the replicas it carries.
-        usd_per_day: Price of the host, full or not.
         usd_per_replica_day: Additional price of each replica on it (egress).
-        max_hosts: Quota of hosts; `None`: unlimited.
     """
 
     name: str

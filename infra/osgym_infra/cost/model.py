@@ -214,11 +214,7 @@ def k_disk(host: HostShape, replica: ReplicaNeeds, rules: Rules) -> float:
 
 
 def fit(
-    host: HostShape,
-    replica: ReplicaNeeds,
-    runtime: str,
-    rules: Rules,
-    latency_limit: int | None = None,
+    host: HostShape, replica: ReplicaNeeds, runtime: str, rules: Rules, latency_limit: int | None = None
 ) -> Fit:
     """K = floor(min of all K), capped by the blast radius and, where given, by a latency limit.
 

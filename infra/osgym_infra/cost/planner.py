@@ -24,10 +24,8 @@ class PlanRequest:
         p95_s: The longest a step's CPU work may take, sharing of cores included, at the 95th percentile.
         spot_low: Plan spot at the low end of its price range instead of the high one.
         allow_unknown_kvm: Take types on which nobody has confirmed KVM, for the qemu runtime.
-        emulated: Replicas are machines that no KVM runs: any host carries them, at the CPU of a profile
-        that was
-            measured so.
-        max_hosts: Quota of hosts by type.
+        emulated: Replicas are machines that no KVM runs: any host carries them, at the CPU of a profile that
+            was measured so.
     """
 
     replicas: int
@@ -111,7 +109,6 @@ def plan_fleet(
 
     Args:
         catalogue: Priced in USD (`Catalogue.in_usd`).
-        extra_sources: Further sources of the answer, e.g. the workload profile.
 
     Raises:
         BadInput: A type, region, provider or market cannot be served at all, or the replica is larger than

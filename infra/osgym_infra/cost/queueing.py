@@ -49,7 +49,7 @@ class Work:
         step_s: D above 0, seconds of one core.
         think_s: Z, 0 or more.
         reset_s: C, 0 or more; 0: resets cost nothing and are not counted.
-        steps_per_episode: N above 0.
+        steps_per_episode: n, above 0.
     """
 
     step_s: float
@@ -95,12 +95,6 @@ def station(capacity_cores: float, replicas: int, idle_cores: float, work: Work)
 
     Half a core or more counts as one, and all are slower by what it lacks; less is not counted. So that
     what idles on two cores, a few hundredths of one, does not leave a single one.
-
-    Args:
-        capacity_cores: VCPU·τ·ν of the host.
-        replicas: K.
-        idle_cores: B.
-        work: Demand of one replica, on a whole core.
     """
     left = capacity_cores - replicas * idle_cores
     if left <= 0:
@@ -116,9 +110,7 @@ def distribution(servers: int, customers: int, ratio: float) -> list[float]:
     thousands of customers neither over- nor underflow.
 
     Args:
-        servers: C ≥ 1.
-        customers: K ≥ 0.
-        ratio: R = demand over thinking, above 0; infinite when nobody thinks (all K are then at the station).
+        ratio: r, demand over thinking, above 0; infinite when nobody thinks (all K are then at the station).
     """
     if math.isinf(ratio):
         return [0.0] * customers + [1.0]
@@ -137,10 +129,6 @@ def load(servers: int, customers: int, work: Work) -> CpuLoad:
 
     Throughput X = Σ min(n, c)·p(n) / E[S] over the states p of K replicas; slowdown Σ max(1, (n +
     1)/c)·a(n) over the states a of K − 1.
-
-    Args:
-        servers: C ≥ 1.
-        customers: K ≥ 1.
 
     Raises:
         BadInput: There is no customer, no server or no service time.

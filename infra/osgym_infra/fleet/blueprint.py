@@ -3,21 +3,21 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 import re
 from dataclasses import dataclass
 
-from osgym_infra.catalogue.machines import machine_of
 from osgym_infra.catalogue.rows import Catalogue, PriceSource
 from osgym_infra.catalogue.shapes import Kvm, Market
 from osgym_infra.config.keys import FleetConfig
-from osgym_infra.config.readers import full_key
+from osgym_infra.config.readers import bad_key, full_key
 from osgym_infra.cost.compare import MixedFleet
 from osgym_infra.cost.model import Rules, boots_machines
 from osgym_infra.cost.planner import Candidate, PlanRequest, plan_fleet
-from osgym_infra.cost.price import CostAssumptions, FramesTo
+from osgym_infra.cost.price import DAYS_PER_MONTH, CostAssumptions, FramesTo
 from osgym_infra.errors import BadInput, CannotMeet
+from osgym_infra.fleet.bounds import HostGroup as HostGroup
 from osgym_infra.fleet.bounds import bounded, stand_ins
-from osgym_infra.fleet.groups import HostGroup as HostGroup
 from osgym_infra.workloads.profile import Bound, Profile, with_values
 
 ANSWER_FIELDS = {
@@ -34,6 +34,8 @@ ANSWER_FIELDS = {
     "shared_fraction": "shared",
 }
 """The model's fields as configuration keys."""
+BUDGET_ALARMS = (0.5, 0.9, 1.0)
+"""Parts of a month's budget at which the cloud sends mail."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,6 +57,11 @@ class Blueprint:
     def capacity(self) -> int:
         """Number of replicas that fit on all hosts together."""
         return sum(group.count * group.replicas for group in self.groups)
+
+    @property
+    def month_usd(self) -> int:
+        """Budget for a month, or the expected price, in whole dollars."""
+        return max(1, math.ceil((self.config.budget_usd_per_day or self.usd_per_day or 0.0) * DAYS_PER_MONTH))
 
 
 def draw(config: FleetConfig, catalogue: Catalogue, profile: Profile) -> Blueprint:
@@ -140,13 +147,13 @@ def refuse_silent_nesting(config: FleetConfig, catalogue: Catalogue) -> None:
     Raises:
         BadInput: The type cannot nest, and the runtime needs KVM.
     """
-    machine = machine_of(catalogue.machines, config.provider, config.host_type)
+    machine = catalogue.machine(config.provider, config.host_type)
     if machine is None or machine.nesting or not boots_machines(config.runtime):
         return
     if config.host_type.endswith("-metal"):
         return
-    raise BadInput(
-        full_key("host_type"),
+    raise bad_key(
+        "host_type",
         f"{config.host_type} cannot run virtual machines inside, whatever it is told",
         "n2, n4, c3 or a -metal type, or runtime: local",
     )
@@ -154,10 +161,10 @@ def refuse_silent_nesting(config: FleetConfig, catalogue: Catalogue) -> None:
 
 def _group(one: Candidate, count: int, config: FleetConfig, catalogue: Catalogue) -> HostGroup:
     nested = boots_machines(config.runtime) and one.row.kvm is not Kvm.METAL
-    machine = machine_of(catalogue.machines, one.row.provider, one.row.type)
+    machine = catalogue.machine(one.row.provider, one.row.type)
     if machine is None and config.provider.facts.needs_machines:
-        raise BadInput(
-            full_key("host_type"),
+        raise bad_key(
+            "host_type",
             f"the catalogue does not say which disks and network cards {one.row.type} takes",
             "Another type, or a [[machine]] table for it in the file of OSGYM_CATALOGUE",
         )
@@ -181,8 +188,8 @@ def _volume_gib(one: Candidate, count: int, config: FleetConfig) -> int:
     if config.data_disk_gib is None or one.row.nvme_gb:
         return needed
     if count and config.data_disk_gib < needed:
-        raise BadInput(
-            full_key("data_disk_gib"),
+        raise bad_key(
+            "data_disk_gib",
             f"{config.data_disk_gib} GiB are less than what {one.fit.replicas} replicas write to at most",
             f"at least {needed}, or a smaller max_replicas_per_host",
         )
@@ -201,8 +208,8 @@ def _own_machines(config: FleetConfig) -> Blueprint:
     )  # fmt: skip
     capacity = sum(group.replicas for group in groups)
     if capacity < config.replicas:
-        raise BadInput(
-            full_key("replicas"),
+        raise bad_key(
+            "replicas",
             f"{config.replicas} replicas do not fit on {len(groups)} hosts",
             f"at most {capacity} with max_replicas (per host) and max_replicas_per_host as they are",
         )

@@ -1,4 +1,4 @@
-"""Settings and start script of a host. Pure."""
+"""Settings and start script of a host, and what it fetches at its first start."""
 
 from __future__ import annotations
 
@@ -13,11 +13,10 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from osgym_infra.config.keys import FleetConfig
-from osgym_infra.config.quantities import TrajectoryDetail
+from osgym_infra.config.readers import TrajectoryDetail
 from osgym_infra.cost.model import boots_machines
 from osgym_infra.errors import BadInput
 from osgym_infra.fleet.blueprint import HostGroup
-from osgym_infra.fleet.fetched_archives import FetchedArchives
 
 MOST_USER_DATA_BYTES = 16384
 """What EC2 takes as user data, before base64 (EC2 user guide, "Run commands at launch")."""
@@ -33,6 +32,26 @@ DATA = "/var/lib/osgym"
 """Where hosts keep images and what replicas write (bootstrap.sh, `OSGYM_DATA`)."""
 LOCAL_DATA = "/var/lib/osgym-fleet"
 """The same on this machine, apart from what somebody uses here to develop."""
+
+
+@dataclass(frozen=True, slots=True)
+class FetchedArchives:
+    """Two archives; empty texts stand for one that the stack makes and does not know yet.
+
+    Attributes:
+        image_digest: Digest of the golden image; the other two digests are of archives.
+    """
+
+    image_uri: str
+    image_sha256: str
+    image_digest: str
+    agent_uri: str
+    agent_sha256: str
+
+    @classmethod
+    def named_in(cls, config: FleetConfig) -> FetchedArchives:
+        """Return the archives that the configuration names."""
+        return cls(**{name: getattr(config, name) for name in cls.__slots__})
 
 
 def environment(
@@ -99,7 +118,6 @@ class BootPlace:
 
     Attributes:
         sha256: SHA-256 of the bootstrap as one file (`package`).
-        status_uri: The folder of status objects.
     """
 
     uri: str

@@ -47,10 +47,8 @@ class BootStatus:
         host: Name at its provider: the instance's id at AWS, its name at Google Cloud.
         addresses: Addresses, by which it is found in fleet.json.
         step: Step of the bootstrap; `bootstrap` fetches it.
-        attempt: Number of the attempt since the host was started.
         error: Error of the last attempt; empty while a step runs.
         next_s: Time until the next attempt.
-        at: Time of the record, by the host's clock.
     """
 
     host: str
@@ -61,10 +59,6 @@ class BootStatus:
     error: str
     next_s: int | None
     at: datetime
-
-    def age_s(self, now: datetime) -> float:
-        """Return the age of the record, never below 0 since clocks differ."""
-        return max(0.0, (now - self.at).total_seconds())
 
     def line(self) -> str:
         """Return the record in words, for a table."""

@@ -1,15 +1,58 @@
-"""Least and most hosts of a group, and types that may stand in for its own. Pure."""
+"""Groups of hosts of one kind: least and most hosts, and types that may stand in for their own. Pure."""
 
 from __future__ import annotations
 
 import dataclasses
 from collections.abc import Sequence
+from dataclasses import dataclass
 
+from osgym_infra.catalogue.rows import MachineRow
+from osgym_infra.catalogue.shapes import Market
 from osgym_infra.config.keys import FleetConfig
-from osgym_infra.config.readers import full_key
+from osgym_infra.config.readers import bad_key, full_key
 from osgym_infra.cost.planner import Candidate, FleetPlan
 from osgym_infra.errors import BadInput, CannotMeet
-from osgym_infra.fleet.groups import HostGroup
+
+
+@dataclass(frozen=True, slots=True)
+class HostGroup:
+    """Hosts of one kind.
+
+    Attributes:
+        name: Part of resource names: small letters, digits, dashes.
+        replicas: Most replicas of one host.
+        nested: Whether nested virtualisation has to be switched on.
+        volume_gib: Size of the network volume; what replicas write goes there unless the type has NVMe.
+        least: Fewest hosts; the cloud replaces what is missing.
+        most: Most hosts; the cloud adds hosts up to it when clients wait.
+        stand_ins: The same for other types, which the cloud may take where it has none of this; their `count`
+            is 0.
+    """
+
+    name: str
+    type: str
+    count: int
+    replicas: int
+    market: Market
+    nested: bool
+    volume_gib: int
+    nvme: bool
+    usd_per_hour: float
+    least: int = 0
+    most: int = 0
+    stand_ins: tuple[HostGroup, ...] = ()
+    machine: MachineRow | None = None
+
+    @property
+    def grows(self) -> bool:
+        """Whether the number of hosts follows the load."""
+        return self.least < self.most
+
+    @property
+    def kinds(self) -> tuple[HostGroup, ...]:
+        """The group's own type, then its stand-ins."""
+        return (self, *self.stand_ins)
+
 
 MOST_STAND_INS = 4
 """Each has a launch template of its own; Auto Scaling takes 40 overrides."""
@@ -105,5 +148,5 @@ def check_zones(config: FleetConfig, offered: Sequence[str], kind: str) -> tuple
         if zone not in offered:
             raise BadInput(key, f"{zone} does not have {kind}", there)
     if not offered:
-        raise BadInput(full_key("region"), f"{config.region} does not have {kind}", there)
+        raise bad_key("region", f"{config.region} does not have {kind}", there)
     return tuple(wanted) or tuple(offered)

@@ -26,7 +26,6 @@ class FleetExport:
     """Content for clients.
 
     Attributes:
-        fleet: The content of fleet.json.
         left_out: Hosts that do not serve, with the reason.
         token: Token of own machines; empty for clouds, whose secret the cloud's own tools read.
     """

@@ -15,7 +15,7 @@ from osgym_infra.config.providers import Provider, installed
 from osgym_infra.config.readers import ADDRESS
 from osgym_infra.errors import BadInput
 from osgym_infra.links.access import LOCAL, HostAccess, SshAccess
-from osgym_protocol.fleet_file import FleetFile, FleetFileError, FleetHost, parse_fleet_file, read_fleet_file
+from osgym_protocol.fleet_file import FleetFile, FleetFileError, FleetHost, read_fleet_file
 
 FIELD = "fleet.json"
 MOST_ID_CHARS = 100
@@ -80,18 +80,6 @@ def read_fleet(path: Path) -> ManagedFleet:
         return _managed(read_fleet_file(path))
     except FleetFileError as error:
         raise BadInput(FIELD, error.problem, f"{error.remedy}; --fleet names the file") from error
-
-
-def parse_fleet(data: Any, path: Path) -> ManagedFleet:
-    """Check the content of a fleet.json.
-
-    Raises:
-        BadInput: As for `read_fleet`.
-    """
-    try:
-        return _managed(parse_fleet_file(data, path))
-    except FleetFileError as error:
-        raise BadInput(FIELD, error.problem, error.remedy) from error
 
 
 def _managed(fleet: FleetFile) -> ManagedFleet:

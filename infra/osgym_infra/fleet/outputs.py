@@ -9,7 +9,7 @@ from osgym_infra.cost.compare import shown
 from osgym_infra.cost.model import boots_machines
 from osgym_infra.fleet.blueprint import Blueprint
 from osgym_infra.fleet.boot import DATA, LOCAL_DATA
-from osgym_infra.fleet.groups import HostGroup
+from osgym_infra.fleet.bounds import HostGroup
 from osgym_protocol.fleet_file import SCHEMA_VERSION
 
 REMOVES = "destroy_removes"
@@ -21,14 +21,11 @@ class HostOutput:
     """Entry of a host in fleet.json.
 
     Attributes:
-        id: Unique in the fleet.
         zone: Zone of the host; empty for own machines.
-        url: URL of its agent.
         server_name: The name in its certificate where that is not its address; empty otherwise. A client
             verifies the certificate against it (TLS server name indication), trusting the fleet's CA only.
         capacity: Replicas that it carries at most: at clouds what was planned; of own machines what the
             agent admitted when it was last looked at, and before that what was asked for.
-        market: Market in which it is paid for.
     """
 
     id: str
@@ -77,8 +74,8 @@ def fleet_outputs(
         "discover": discover,
         "capacity": blueprint.capacity,
         # Own machines: what they cost is paid for elsewhere, and this stack adds nothing.
-        "expected_usd_per_day": _cents(blueprint.usd_per_day or 0.0),
-        "expected_usd_per_replica_day": _cents(blueprint.usd_per_replica_day or 0.0, 4),
+        "expected_usd_per_day": round(blueprint.usd_per_day or 0.0, 2),
+        "expected_usd_per_replica_day": round(blueprint.usd_per_replica_day or 0.0, 4),
         "notes": list(blueprint.notes),
         "price_sources": price_sources(blueprint),
     }
@@ -143,7 +140,3 @@ def summary(blueprint: Blueprint) -> str:
 
 def _stand_ins(group: HostGroup) -> str:
     return ", ".join(f"{other.type} ({other.usd_per_hour:.2f} USD/h)" for other in group.stand_ins)
-
-
-def _cents(value: float, digits: int = 2) -> float:
-    return round(value, digits)

@@ -29,12 +29,7 @@ Rules = Iterable[tuple[str, Callable[[Props], list[str]]]]
 
 
 class PolicyViolated(OsgymInfraError):
-    """A resource breaks the policy.
-
-    Attributes:
-        resource: Type and name of the resource.
-        problems: Sentences about what is wrong with it.
-    """
+    """A resource breaks the policy."""
 
     def __init__(self, resource: str, problems: list[str]) -> None:
         self.resource, self.problems = resource, problems

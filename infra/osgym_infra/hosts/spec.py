@@ -46,7 +46,6 @@ class HostSpec:
     Attributes:
         at: Access to the host; its address may be `local`.
         settings: The bootstrap's, none of them secret.
-        token: Token of the host agent.
         ca: Signs the host's certificate.
         drain_timeout_s: Time that its episodes get when its agent has to be restarted.
         max_unavailable: Number of the fleet's hosts that may be away at a time.
@@ -102,7 +101,6 @@ class ObservedHost:
         image_digest: Digest of the golden image, when it is the wanted one; empty otherwise.
         token_digest: Digest of the agent's token, `digest_of`.
         certificate: PEM, empty: none.
-        serving: The agent answers.
         image_archive: SHA-256 of the archive that the image came in.
         agents: Names of agents that lie there ready, used or not.
         images: Digests of golden images that lie there, used or not.

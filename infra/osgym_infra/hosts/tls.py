@@ -31,12 +31,7 @@ class Credential:
 
 
 def make_ca(name: str, now: datetime) -> Credential:
-    """Make an authority that signs certificates of hosts, and no further authorities.
-
-    Args:
-        name: Name of the fleet, which the certificate holds.
-        now: Aware.
-    """
+    """Make an authority that signs certificates of hosts, and no further authorities."""
     key = ec.generate_private_key(ec.SECP256R1())
     subject = _name(f"OSGym {name}"[:64])
     usage = x509.KeyUsage(
@@ -112,11 +107,7 @@ def _name(common: str) -> x509.Name:
 
 
 def _builder(
-    subject: x509.Name,
-    issuer: x509.Name,
-    key: ec.EllipticCurvePublicKey,
-    now: datetime,
-    life: timedelta,
+    subject: x509.Name, issuer: x509.Name, key: ec.EllipticCurvePublicKey, now: datetime, life: timedelta
 ) -> x509.CertificateBuilder:
     return (
         x509.CertificateBuilder()
@@ -135,7 +126,5 @@ def _pem(certificate: x509.Certificate) -> str:
 
 def _key_pem(key: ec.EllipticCurvePrivateKey) -> str:
     return key.private_bytes(
-        serialization.Encoding.PEM,
-        serialization.PrivateFormat.PKCS8,
-        serialization.NoEncryption(),
+        serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
     ).decode()

@@ -106,10 +106,7 @@ class Worker:
     """Worker for one host.
 
     Attributes:
-        files: Files of the bootstrap by name.
         say: Receives a line for each step; never a secret.
-        restart_s: See `RESTART_S`.
-        rollout: Shared by all hosts of the fleet.
     """
 
     spec: HostSpec

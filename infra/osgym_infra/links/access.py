@@ -44,7 +44,6 @@ class ProgramAccess(ABC):
     """Access to a host by a program of this machine, such as the command of a cloud.
 
     Attributes:
-        instance: The host's name at its provider.
         chatter: Beginnings of lines that the program prints besides the command's own.
         passes_exit_code: Whether the program ends with the command's exit code.
     """

@@ -55,7 +55,6 @@ class CommandFailed(FleetHostError):
     """A command ended with an exit code other than 0.
 
     Attributes:
-        command: Command line as one would type it.
         exit_code: Exit code of the command; negative: number of the signal.
         output: End of the command's output.
     """

@@ -66,7 +66,6 @@ class HostLink(Protocol):
         """Run a command.
 
         Args:
-            timeout_s: May be infinite.
             stdin: Input of the command; without, it is guarded: it ends when this connection does.
 
         Raises:

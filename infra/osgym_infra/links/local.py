@@ -14,13 +14,7 @@ from pathlib import Path
 
 from osgym_infra.links.access import LOCAL
 from osgym_infra.links.errors import CommandTimedOut, FleetHostError, LoginRefused
-from osgym_infra.links.link import (
-    CollectedOutput,
-    CompletedCommand,
-    DataListener,
-    OutputListener,
-    guarded,
-)
+from osgym_infra.links.link import CollectedOutput, CompletedCommand, DataListener, OutputListener, guarded
 from osgym_infra.links.sudo import refusal
 
 PASSED = ("http_proxy", "https_proxy", "no_proxy", "HTTP_PROXY", "HTTPS_PROXY", "NO_PROXY")
@@ -35,7 +29,6 @@ class LocalLink:
 
     Args:
         variables: Environment of commands besides `PASSED`.
-        root: Whether commands run as root.
     """
 
     name = LOCAL
@@ -97,7 +90,6 @@ async def run_program(
     """Run a program of this machine until its end; return its exit code.
 
     Args:
-        timeout_s: May be infinite.
         stdin: Input of the program; without, its stdin stays open until it ends or is stopped.
 
     Raises:

@@ -10,13 +10,7 @@ from pathlib import Path
 
 from osgym_infra.links.access import ProgramAccess
 from osgym_infra.links.errors import CommandTimedOut, FleetHostUnreachable
-from osgym_infra.links.link import (
-    CollectedOutput,
-    CompletedCommand,
-    DataListener,
-    OutputListener,
-    guarded,
-)
+from osgym_infra.links.link import CollectedOutput, CompletedCommand, DataListener, OutputListener, guarded
 from osgym_infra.links.local import run_program
 
 LAST_WORD = "osgym-exit-code:"

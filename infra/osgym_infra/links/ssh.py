@@ -16,19 +16,8 @@ from typing import Any, TypeVar
 import paramiko
 
 from osgym_infra.links.access import SshAccess
-from osgym_infra.links.errors import (
-    CommandTimedOut,
-    ConnectionLost,
-    Interrupted,
-    LoginRefused,
-)
-from osgym_infra.links.link import (
-    CollectedOutput,
-    CompletedCommand,
-    DataListener,
-    OutputListener,
-    guarded,
-)
+from osgym_infra.links.errors import CommandTimedOut, ConnectionLost, Interrupted, LoginRefused
+from osgym_infra.links.link import CollectedOutput, CompletedCommand, DataListener, OutputListener, guarded
 from osgym_infra.links.ssh_login import CONNECT_S, SharedJump, jumps, logged_in, reason
 from osgym_infra.links.sudo import grant
 

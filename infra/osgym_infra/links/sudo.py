@@ -27,7 +27,6 @@ def grant(user: str, uid: int | None = None, until: datetime | None = None) -> s
     A name that sudoers would read as something else (an alias, a group) is written as its number.
 
     Args:
-        uid: The user's number, where it is known.
         until: Time at which the grant ends by itself; None: never.
     """
     who = user if uid is None or _PLAIN.fullmatch(user) else f"#{uid}"
@@ -49,11 +48,7 @@ WRITE = (
 
 
 def refusal(user: str, uid: int, said: str) -> str:
-    """Return why root is needed and how to get it, for a user whom sudo refuses.
-
-    Args:
-        said: Answer of sudo.
-    """
+    """Return why root is needed and how to get it, for a user whom sudo refuses."""
     return (
         f"root is needed here, and sudo does not let {user} in without a password "
         f"({said or 'it gives no reason'}). `sudo -v` does not help: what it asks for is valid in its own "

@@ -196,7 +196,6 @@ def main(name: str, root: str, refusals: str) -> None:
     """Serve until the engine is done.
 
     Args:
-        root: Folder of the project.
         refusals: Module below it whose `refusals` says which requests are refused; empty: none is.
     """
     version = importlib.metadata.version(f"pulumi-{name}")

@@ -1,4 +1,4 @@
-"""Archives as resources of our provider."""
+"""Archives as resources of our provider: checks of their inputs, and what a change leads to."""
 
 from __future__ import annotations
 
@@ -11,11 +11,25 @@ from pulumi.provider.experimental import provider as api
 from pulumi.provider.experimental.property_value import PropertyValue
 
 from osgym_infra.archives import make
+from osgym_infra.archives.make import AGENT, IMAGE
 from osgym_infra.links.errors import CommandFailed, FleetHostError
 from osgym_infra.links.link import OutputListener
-from osgym_infra.resources import archive_inputs as inputs
-from osgym_infra.resources.archive_inputs import DEFINITION
 from osgym_infra.resources.values import Values, plain_all, wrapped
+
+INPUTS: Mapping[str, Mapping[str, type]] = {
+    IMAGE: {"folder": str, "flavor": str, "lock": str, "machines": bool, "kvm": bool},
+    AGENT: {"folder": str},
+}
+"""By resource. `folder`: absolute, where the archive is kept. `flavor`: of the golden image. `lock`: a file
+of exact package versions; empty: those of the day. `machines`: with bootable disk and snapshots.
+`kvm`: for hosts that have KVM, to which nothing goes that was frozen without."""
+
+DEFINITION = "definition"
+"""An input that `check` adds: the digest of what the archive is made from. While it is the same, nothing is
+made anew."""
+
+OUTPUTS = ("archive", "sha256", "size", "digest")
+"""The file, its SHA-256, its size in bytes; of an image its digest in the store, too."""
 
 PREVIEW = "MAKE_PREVIEW"
 """A variable that `make preview` sets."""
@@ -24,10 +38,43 @@ Run = Callable[[Coroutine[Any, Any, make.BuiltArchive]], Awaitable[make.BuiltArc
 """Runs what makes an archive so that the engine can cancel it."""
 
 
+def problems(kind: str, values: Mapping[str, Any]) -> dict[str, str]:
+    """Return what is wrong with an archive's inputs, by input."""
+    known = INPUTS[kind]
+    found = {name: f"there is no such input; there are {', '.join(known)}" for name in values.keys() - known}
+    for name, of_type in known.items():
+        if not isinstance(values.get(name, of_type()), of_type):
+            found[name] = f"is not of type {of_type.__name__}"
+    if "folder" not in found and not Path(values.get("folder", "")).is_absolute():
+        found["folder"] = "is not an absolute path"
+    if kind == IMAGE and not values.get("flavor"):
+        found.setdefault("flavor", "is missing")
+    return found
+
+
+def changed(old: Mapping[str, Any], new: Mapping[str, Any]) -> list[str]:
+    """Return why the archive has to be made anew: another definition, or a missing file.
+
+    Another folder alone is no reason: it is for the next one.
+    """
+    found = [DEFINITION] if old.get(DEFINITION) != new.get(DEFINITION) else []
+    return found if intact(old) else [*found, "archive"]
+
+
+def intact(state: Mapping[str, Any]) -> bool:
+    """Return whether the archive of a state still exists with its size."""
+    path = Path(state.get("archive", ""))
+    return path.is_file() and path.stat().st_size == state.get("size")
+
+
+def archive_id(kind: str, values: Mapping[str, Any]) -> str:
+    return "agent" if kind == AGENT else f"image-{values['flavor']}"
+
+
 async def check(kind: str, request: api.CheckRequest) -> api.CheckResponse:
     """Add the definition's digest, so that a preview shows a changed definition."""
     values = plain_all(request.new_inputs)
-    wrong = inputs.problems(kind, values)
+    wrong = problems(kind, values)
     given = dict(request.new_inputs)
     if not wrong:
         try:
@@ -45,7 +92,7 @@ async def check(kind: str, request: api.CheckRequest) -> api.CheckResponse:
 
 def diff(request: api.DiffRequest) -> api.DiffResponse:
     """Compare inputs; changes are made in place, since two archives may be the same file."""
-    found = inputs.changed(plain_all(request.old_state), plain_all(request.new_inputs))
+    found = changed(plain_all(request.old_state), plain_all(request.new_inputs))
     update = api.PropertyDiffKind.UPDATE
     detailed = {name: api.PropertyDiff(update, input_diff=name == DEFINITION) for name in found}
     return api.DiffResponse(bool(found), [], diffs=found, detailed_diff=detailed)
@@ -57,7 +104,7 @@ async def create(kind: str, request: api.CreateRequest, run: Run, say: OutputLis
         return api.CreateResponse(properties=dict(request.properties))
     values = plain_all(request.properties)
     made = await run(make.make(kind, values, say))
-    return api.CreateResponse(inputs.archive_id(kind, values), _outputs(request.properties, made))
+    return api.CreateResponse(archive_id(kind, values), _outputs(request.properties, made))
 
 
 async def update(kind: str, request: api.UpdateRequest, run: Run, say: OutputListener) -> api.UpdateResponse:
@@ -73,7 +120,7 @@ async def update(kind: str, request: api.UpdateRequest, run: Run, say: OutputLis
 
 def read(request: api.ReadRequest) -> api.ReadResponse:
     """Check that the archive exists; a missing one is made by the next `pulumi up`."""
-    if not inputs.intact(plain_all(request.properties)):
+    if not intact(plain_all(request.properties)):
         return api.ReadResponse("", {}, {})
     return api.ReadResponse(request.resource_id, request.properties, request.inputs)
 
@@ -90,4 +137,4 @@ def _remove(state: Mapping[str, Any]) -> None:
 
 def _outputs(given: Values, made: make.BuiltArchive) -> dict[str, PropertyValue]:
     found = {"archive": str(made.archive), "sha256": made.sha256, "size": made.size, "digest": made.digest}
-    return {**given, **{name: wrapped(found[name]) for name in inputs.OUTPUTS}}
+    return {**given, **{name: wrapped(found[name]) for name in OUTPUTS}}

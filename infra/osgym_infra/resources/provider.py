@@ -26,9 +26,9 @@ from osgym_infra.hosts.worker import Worker
 from osgym_infra.links.access import LOCAL
 from osgym_infra.links.errors import FleetHostError, Interrupted
 from osgym_infra.links.link import OutputListener
-from osgym_infra.resources import archive_inputs, archives
+from osgym_infra.resources import archives
 from osgym_infra.resources import host_inputs as inputs
-from osgym_infra.resources.values import UNKNOWN, Values, has_unknown, plain_all, wrapped
+from osgym_infra.resources.values import Values, has_unknown, plain_all, wrapped
 from osgym_protocol.version import __version__
 
 NAME, VERSION = "osgym", __version__
@@ -44,9 +44,7 @@ class PartialFailure(Exception):
     """A host was changed but does not match its inputs. The engine keeps it in the state, with the reason.
 
     Attributes:
-        resource_id: Id of the host's resource.
         properties, inputs: Outputs and inputs for the state.
-        cause: Error that was raised.
     """
 
     def __init__(self, resource_id: str, properties: Values, given: Values, cause: FleetHostError) -> None:
@@ -55,12 +53,7 @@ class PartialFailure(Exception):
 
 
 class OsgymProvider(api.Provider):
-    """Provider that serves any number of calls at once; `cancel` stops those under way.
-
-    Args:
-        files: The bootstrap.
-        say: Tells the engine what is being done.
-    """
+    """Provider that serves any number of calls at once; `cancel` stops those under way."""
 
     def __init__(self, files: Mapping[str, bytes], say: Say) -> None:
         self._files = files
@@ -76,10 +69,10 @@ class OsgymProvider(api.Provider):
 
     async def check(self, request: api.CheckRequest) -> api.CheckResponse:
         """Refuse what can never work, by input and before anything is done."""
-        if (kind := _kind(request.urn)) in archive_inputs.INPUTS:
+        if (kind := _kind(request.urn)) in archives.INPUTS:
             return await archives.check(kind, request)
         if kind not in (HOST, SECRETS):
-            known = ", ".join((HOST, SECRETS, *archive_inputs.INPUTS))
+            known = ", ".join((HOST, SECRETS, *archives.INPUTS))
             raise BadInput("type", f"{kind} is not a resource type of this provider", known)
         values = plain_all(request.new_inputs)
         if _kind(request.urn) == SECRETS:
@@ -94,7 +87,7 @@ class OsgymProvider(api.Provider):
 
     async def diff(self, request: api.DiffRequest) -> api.DiffResponse:
         """Compare with the state: the inputs, and the last look at the host."""
-        if _kind(request.urn) in archive_inputs.INPUTS:
+        if _kind(request.urn) in archives.INPUTS:
             return archives.diff(request)
         old, new = plain_all(request.old_state), plain_all(request.new_inputs)
         if _kind(request.urn) == SECRETS:
@@ -121,31 +114,31 @@ class OsgymProvider(api.Provider):
 
     async def create(self, request: api.CreateRequest) -> api.CreateResponse:
         """Bring a host up; one that is up already is only looked at, step by step."""
-        if (kind := _kind(request.urn)) in archive_inputs.INPUTS:
+        if (kind := _kind(request.urn)) in archives.INPUTS:
             return await archives.create(kind, request, self._made_here, self._sayer(request.urn))
         if kind == SECRETS:
             made = _new_secrets(request.properties, request.preview)
             return api.CreateResponse("" if request.preview else f"secrets-{secrets.token_hex(4)}", made)
         values = plain_all(request.properties)
         if request.preview:
-            return api.CreateResponse(properties=_previewed(request.properties))
+            return api.CreateResponse(properties=_kept(request.properties))
         resource_id = inputs.host_id(values)
         properties = await self._bring_up(request.urn, resource_id, request.properties)
         return api.CreateResponse(resource_id, properties)
 
     async def update(self, request: api.UpdateRequest) -> api.UpdateResponse:
         """Bring the host to its new inputs, by the same steps as `create`."""
-        if (kind := _kind(request.urn)) in archive_inputs.INPUTS:
+        if (kind := _kind(request.urn)) in archives.INPUTS:
             return await archives.update(kind, request, self._made_here, self._sayer(request.urn))
         if _kind(request.urn) == SECRETS:
             return api.UpdateResponse(_new_secrets(request.news, request.preview))
         if request.preview:
-            return api.UpdateResponse(_previewed(request.news))
+            return api.UpdateResponse(_kept(request.news))
         return api.UpdateResponse(await self._bring_up(request.urn, request.resource_id, request.news))
 
     async def read(self, request: api.ReadRequest) -> api.ReadResponse:
         """Look at a host; one that cannot be looked at keeps its state, with the problem."""
-        if _kind(request.urn) in archive_inputs.INPUTS:
+        if _kind(request.urn) in archives.INPUTS:
             return archives.read(request)
         given = request.inputs or request.properties
         values = plain_all(given)
@@ -169,7 +162,7 @@ class OsgymProvider(api.Provider):
 
     async def delete(self, request: api.DeleteRequest) -> None:
         """Take a host down and remove everything that `create` made."""
-        if _kind(request.urn) in archive_inputs.INPUTS:
+        if _kind(request.urn) in archives.INPUTS:
             archives.delete(request)
             return
         if _kind(request.urn) == SECRETS:
@@ -279,10 +272,3 @@ def _kept(given: Values) -> dict[str, PropertyValue]:
         name: PropertyValue(value.value, is_secret=True) if name in inputs.SECRETS else value
         for name, value in given.items()
     }
-
-
-def _previewed(given: Values) -> dict[str, PropertyValue]:
-    return {**_kept(given)}
-
-
-__all__ = ["HOST", "NAME", "SECRETS", "UNKNOWN", "VERSION", "OsgymProvider", "PartialFailure"]

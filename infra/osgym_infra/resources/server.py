@@ -14,13 +14,7 @@ from google.protobuf import any_pb2
 from pulumi.provider.experimental.property_value import PropertyValue
 from pulumi.provider.experimental.server import ProviderServicer
 from pulumi.runtime._grpc_settings import _GRPC_CHANNEL_OPTIONS
-from pulumi.runtime.proto import (
-    engine_pb2,
-    engine_pb2_grpc,
-    provider_pb2,
-    provider_pb2_grpc,
-    status_pb2,
-)
+from pulumi.runtime.proto import engine_pb2, engine_pb2_grpc, provider_pb2, provider_pb2_grpc, status_pb2
 
 from osgym_infra.errors import OsgymInfraError
 from osgym_infra.fleet.bootstrap import bootstrap_files

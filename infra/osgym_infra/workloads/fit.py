@@ -20,7 +20,6 @@ def fit_profile(
     """Fit all parameters for which the series suffice.
 
     Args:
-        workload: An id for the profile.
         think_s: Z of the policy that is planned for, when the benchmark's own pace was another.
         today: The profile's date where no file has one.
 

@@ -37,7 +37,6 @@ class Agents:
     """Client of all agents of a fleet.
 
     Args:
-        parallel: Number of hosts that are asked at the same time.
         deadline_s: Deadline of one host, from its first packet to its whole answer.
 
     Raises:

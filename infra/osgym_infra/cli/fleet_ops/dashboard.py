@@ -31,14 +31,9 @@ PORT = 20080
 @interruptible
 @exits
 def dashboard(
-    fleet_path: Path,
-    hosts: str | None,
-    address: str,
-    port: int,
-    token: str | None,
-    read_only: bool,
+    fleet_path: Path, hosts: str | None, address: str, port: int, token: str | None, read_only: bool,
     open_page: bool,
-) -> None:
+) -> None:  # fmt: skip
     """Serve one page with the state, desktops, episodes and events of all hosts, until Ctrl-C.
 
     \b
@@ -65,8 +60,7 @@ def dashboard(
     try:
         if not token and not is_loopback(address):
             raise BadInput(
-                "--bind",
-                f"{address} is not only this machine: give --token, or set OSGYM_DASHBOARD_TOKEN",
+                "--bind", f"{address} is not only this machine: give --token, or set OSGYM_DASHBOARD_TOKEN"
             )
         source = hosts if hosts is not None else fleet_path
         serve(source, address=address, port=port, token=token or None, read_only=read_only, ready=ready)

@@ -12,13 +12,7 @@ import click
 
 from osgym_infra.cli.common import exits
 from osgym_infra.cli.fleet_ops.discover import with_found
-from osgym_infra.cli.fleet_ops.options import (
-    interruptible,
-    json_option,
-    many_options,
-    needs_ops,
-    ssh_options,
-)
+from osgym_infra.cli.fleet_ops.options import interruptible, json_option, many_options, needs_ops, ssh_options
 from osgym_infra.cli.fleet_ops.outcome import HostFailure, HostOutcome, answer, exit_code
 from osgym_infra.cli.fleet_ops.table import FAILED, HostTable, say_failures
 from osgym_infra.cli.fleet_ops.text import escaped
@@ -42,7 +36,7 @@ MOST_CHECKS = 200
     epilog="\b\nExamples:\n"
     "  osgym fleet doctor\n"
     "  osgym fleet doctor --host '10.0.*' --quick --json\n"
-    "\n\b\nExit codes: 0 all hosts can run it - 1 some cannot, or do not answer - 2 wrong usage.\n",
+    "\n\b\nExit codes: 0 all hosts can run it - 1 some cannot, or do not answer - 2 wrong usage.\n"
 )
 @many_options(deadline_s=120)
 @ssh_options
@@ -51,15 +45,9 @@ MOST_CHECKS = 200
 @interruptible
 @exits
 def doctor(
-    fleet_path: Path,
-    patterns: tuple[str, ...],
-    parallel: int,
-    deadline_s: float,
-    ssh_user: str | None,
-    ssh_key: Path | None,
-    quick: bool,
-    as_json: bool,
-) -> None:
+    fleet_path: Path, patterns: tuple[str, ...], parallel: int, deadline_s: float, ssh_user: str | None,
+    ssh_key: Path | None, quick: bool, as_json: bool,
+) -> None:  # fmt: skip
     """Say what each host can run, found out by trying it there, and how to get what is missing."""
     needs_ops()
     from osgym_infra.cli.fleet_ops.group import RemoteJob, run_on_all, with_login

@@ -51,7 +51,7 @@ class DrainOrder:
     "  osgym fleet drain --host host-3 --wait-s 600\n"
     "  osgym fleet drain --all --deadline-s 300\n"
     "  osgym fleet drain --host host-3 --stop\n"
-    "\n\b\nExit codes: 0 all drain (with --wait-s: are empty) - 1 some do not - 2 wrong usage.\n",
+    "\n\b\nExit codes: 0 all drain (with --wait-s: are empty) - 1 some do not - 2 wrong usage.\n"
 )
 @fleet_option
 @host_option
@@ -64,14 +64,9 @@ class DrainOrder:
 @interruptible
 @exits
 def drain(
-    fleet_path: Path,
-    patterns: tuple[str, ...],
-    whole: bool,
-    stop: bool,
-    deadline_s: float | None,
-    wait_s: float,
-    as_json: bool,
-) -> None:
+    fleet_path: Path, patterns: tuple[str, ...], whole: bool, stop: bool, deadline_s: float | None, wait_s:
+    float, as_json: bool,
+) -> None:  # fmt: skip
     """Drain hosts: they accept no new episodes, and clients with open episodes are told.
 
     Ctrl-C ends the waiting, not the draining. A host agent that is restarted serves again.

@@ -16,8 +16,6 @@ class HostFailure:
 
     Attributes:
         step: Step that failed: `connect`, `login`, `authorize`, `run`, …
-        problem: One sentence about what went wrong.
-        remedy: One sentence about what to do.
     """
 
     step: str
@@ -44,11 +42,7 @@ class HostOutcome:
     found: Mapping[str, Any] = field(default_factory=dict)
 
     def to_dict(self) -> dict[str, Any]:
-        return {
-            "host": self.host,
-            **self.found,
-            "failure": self.failure.to_dict() if self.failure else None,
-        }
+        return {"host": self.host, **self.found, "failure": self.failure.to_dict() if self.failure else None}
 
 
 def exit_code(outcomes: Iterable[HostOutcome]) -> int:

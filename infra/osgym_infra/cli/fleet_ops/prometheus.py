@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import json
-import os
 import re
-import tempfile
 from pathlib import Path
 
 import click
 
-from osgym_infra.cli.common import exits
+from osgym_infra.cli.common import exits, write_whole
 from osgym_infra.cli.fleet_ops.discover import with_found
 from osgym_infra.cli.fleet_ops.options import fleet_option
 from osgym_infra.errors import BadInput, OsgymInfraError
@@ -37,7 +35,7 @@ AUTHORITY = re.compile(r"[A-Za-z0-9.:\[\]_-]{1,260}:\d{1,5}")
 @click.command(
     epilog="\b\nExamples:\n"
     "  osgym fleet prometheus --out watch\n"
-    "  osgym fleet prometheus --out watch --every-s 30 --alertmanager 10.0.0.9:9093\n",
+    "  osgym fleet prometheus --out watch --every-s 30 --alertmanager 10.0.0.9:9093\n"
 )
 @fleet_option
 @click.option("--out", type=click.Path(path_type=Path, file_okay=False), required=True, help="Folder.")
@@ -56,7 +54,7 @@ def prometheus(fleet_path: Path, out: Path, every_s: float, alertmanagers: tuple
             raise BadInput("--alertmanager", f"{one!r} is no address", "HOST:PORT, e.g. 10.0.0.9:9093")
     fleet = with_found(read_fleet(fleet_path))
     for name, text in files(fleet, ScrapeOptions(every_s, alertmanagers)).items():
-        place(out / name, text, mode=0o644)
+        write_whole(out / name, text, 0o644)
         click.echo(out / name)
     if fleet.token_source:
         _place_token(fleet, out / TOKEN)
@@ -76,27 +74,13 @@ def files(fleet: ManagedFleet, options: ScrapeOptions) -> dict[str, str]:
     return found
 
 
-def place(path: Path, text: str, mode: int) -> None:
-    """Write a file atomically, since Prometheus may read it at any moment."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}-")
-    try:
-        with os.fdopen(handle, "w", encoding="utf-8") as file:
-            file.write(text)
-        Path(name).chmod(mode)
-        Path(name).replace(path)
-    except BaseException:
-        Path(name).unlink(missing_ok=True)
-        raise
-
-
 def _place_token(fleet: ManagedFleet, path: Path) -> None:
     try:
         token = fleet.token()
     except BadInput as error:
         click.echo(f"{path} is not written: {error}; Prometheus needs the token there", err=True)
         return
-    place(path, token, mode=0o600)  # without a line end: older Prometheus sends it along
+    write_whole(path, token, 0o600)  # without a line end: older Prometheus sends it along
     click.echo(f"{path} (secret; Prometheus has to be able to read it)")
 
 

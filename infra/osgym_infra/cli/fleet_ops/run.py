@@ -54,17 +54,9 @@ MOST_LOG_LINES = 100_000
 @interruptible
 @exits
 def run(
-    fleet_path: Path,
-    patterns: tuple[str, ...],
-    parallel: int,
-    deadline_s: float,
-    ssh_user: str | None,
-    ssh_key: Path | None,
-    sudo: bool,
-    table: bool,
-    as_json: bool,
-    command: tuple[str, ...],
-) -> None:
+    fleet_path: Path, patterns: tuple[str, ...], parallel: int, deadline_s: float, ssh_user: str | None,
+    ssh_key: Path | None, sudo: bool, table: bool, as_json: bool, command: tuple[str, ...],
+) -> None:  # fmt: skip
     """Run COMMAND on hosts, by ssh: `osgym fleet run -- uptime`.
 
     Several words are run as they are; a single one is a line for `sh -c` there: `run -- 'df -h | tail -1'`.
@@ -84,7 +76,7 @@ def run(
     epilog="\b\nExamples:\n"
     "  osgym fleet logs -n 200 --since '1 hour ago'\n"
     "  osgym fleet logs --host host-3 -f\n"
-    "  osgym fleet logs --unit osgym-notices --json\n",
+    "  osgym fleet logs --unit osgym-notices --json\n"
 )
 @fleet_option
 @host_option
@@ -102,18 +94,9 @@ def run(
 @interruptible
 @exits
 def logs(
-    fleet_path: Path,
-    patterns: tuple[str, ...],
-    ssh_user: str | None,
-    ssh_key: Path | None,
-    lines: int,
-    follow: bool,
-    since: str | None,
-    unit: str,
-    parallel: int | None,
-    deadline_s: float,
-    as_json: bool,
-) -> None:
+    fleet_path: Path, patterns: tuple[str, ...], ssh_user: str | None, ssh_key: Path | None, lines: int,
+    follow: bool, since: str | None, unit: str, parallel: int | None, deadline_s: float, as_json: bool,
+) -> None:  # fmt: skip
     """Show the journal of the host agents, merged, with the host before each line."""
     needs_ops()
     from osgym_infra.cli.fleet_ops.group import RemoteJob, with_login

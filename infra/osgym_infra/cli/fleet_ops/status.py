@@ -44,7 +44,7 @@ MOST_NOTES = 8
     epilog="\b\nExamples:\n"
     "  osgym fleet status\n"
     "  osgym fleet status --watch 5\n"
-    "  osgym fleet status --json | jq .failed\n",
+    "  osgym fleet status --json | jq .failed\n"
 )
 @many_options(deadline_s=10)
 @click.option("--watch", "watch_s", type=click.FloatRange(min=0.5), metavar="S",
@@ -53,13 +53,9 @@ MOST_NOTES = 8
 @interruptible
 @exits
 def status(
-    fleet_path: Path,
-    patterns: tuple[str, ...],
-    parallel: int,
-    deadline_s: float,
-    watch_s: float | None,
+    fleet_path: Path, patterns: tuple[str, ...], parallel: int, deadline_s: float, watch_s: float | None,
     as_json: bool,
-) -> None:
+) -> None:  # fmt: skip
     """Show each host: replicas, memory, disk, notices; by the agents' API, without ssh.
 
     The exit code is 0 when all hosts answer (a host that drains does), 1 when some do not.

@@ -26,8 +26,6 @@ class HostTable:
     Args:
         columns: Titles, with the least width of a plain line's cell; a negative one aligns to the right, and
             one of width 0 may take several lines.
-        hosts: Ids, in their order.
-        silent: Show nothing (`--json`).
     """
 
     def __init__(

@@ -22,9 +22,6 @@ CHUNK = 1 << 15
 def shell(client: paramiko.SSHClient, name: str) -> int:
     """Run a shell until its end; return its exit code.
 
-    Args:
-        name: The host as users know it.
-
     Raises:
         ConnectionLost: The connection broke.
     """

@@ -20,7 +20,6 @@ class Panel:
 
     Attributes:
         exprs: Legend by query; a legend may name labels as `{{host}}`.
-        unit: Grafana's name of it.
     """
 
     title: str

@@ -7,9 +7,8 @@ import math
 import pulumi_aws as aws
 
 from osgym_infra.config.keys import FleetConfig
-from osgym_infra.config.readers import full_key
-from osgym_infra.errors import BadInput
-from osgym_infra.fleet.groups import HostGroup
+from osgym_infra.config.readers import bad_key
+from osgym_infra.fleet.bounds import HostGroup
 
 ROOT_GIB = 30
 ROOT_DEVICE, DATA_DEVICE = "/dev/xvda", "/dev/sdf"
@@ -29,7 +28,7 @@ def disks(group: HostGroup, config: FleetConfig) -> list[aws.ec2.LaunchTemplateB
     if group.nvme:
         for key in ("data_disk_iops", "data_disk_mib_per_s"):
             if getattr(config, key) is not None:
-                raise BadInput(full_key(key), f"{group.type} has disks of its own", "another host_type")
+                raise bad_key(key, f"{group.type} has disks of its own", "another host_type")
         return found
     gib = group.volume_gib
     iops, mib_per_s = config.data_disk_iops, config.data_disk_mib_per_s
@@ -63,4 +62,4 @@ def _disk(
 
 def _within(key: str, value: int, least: int, most: int, what: str) -> None:
     if not least <= value <= most:
-        raise BadInput(full_key(key), f"{value} is not offered", f"{least} to {most} {what}")
+        raise bad_key(key, f"{value} is not offered", f"{least} to {most} {what}")

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pulumi
 import pulumi_aws as aws
 
@@ -35,26 +37,19 @@ class GoldenImage(golden.GoldenImage):
         self._needs, self._place, self.bucket = [closed], made.id, made.id
 
     def _text(self, key: str, content: str) -> pulumi.Output[str]:
-        stored = aws.s3.BucketObjectv2(
-            f"{self._name}-bootstrap",
-            bucket=self._place,
-            key=key,
-            content=content,
-            content_type="application/json",
-            server_side_encryption="AES256",
-            tags=self._args.tags,
-            opts=pulumi.ResourceOptions(parent=self, depends_on=self._needs),
-        )
-        return pulumi.Output.concat("s3://", stored.bucket, "/", stored.key)
+        return self._stored("bootstrap", self, key=key, content=content, content_type="application/json")
 
     def _uri(self, part: str, archive: golden.Archive) -> pulumi.Output[str]:
+        source = archive.archive.apply(pulumi.FileAsset)
+        return self._stored(part, archive, key=self._key(archive), source=source)
+
+    def _stored(self, part: str, parent: pulumi.Resource, **given: Any) -> pulumi.Output[str]:
         stored = aws.s3.BucketObjectv2(
             f"{self._name}-{part}",
             bucket=self._place,
-            key=self._key(archive),
-            source=archive.archive.apply(pulumi.FileAsset),
+            **given,
             server_side_encryption="AES256",
             tags=self._args.tags,
-            opts=pulumi.ResourceOptions(parent=archive, depends_on=self._needs),
+            opts=pulumi.ResourceOptions(parent=parent, depends_on=self._needs),
         )
         return pulumi.Output.concat("s3://", stored.bucket, "/", stored.key)

@@ -13,7 +13,7 @@ from pulumi_aws import autoscaling
 
 from osgym_infra.catalogue.shapes import Market
 from osgym_infra.components.common import FLEET_TAG
-from osgym_infra.fleet.groups import HostGroup
+from osgym_infra.fleet.bounds import HostGroup
 from osgym_infra.providers.aws.iam import FLEET_DIMENSION, METRICS_NAMESPACE, PRESSURE_METRIC
 from osgym_infra.providers.aws.scope import Scope
 
@@ -45,7 +45,6 @@ def make_group(
     """Make the group with its drain hook, its scaling and its end.
 
     Args:
-        templates: Launch templates by type.
         needs: Resources that have to exist before a host starts.
     """
     name = scope.group_name(group)

@@ -10,9 +10,9 @@ import pulumi_aws as aws
 
 from osgym_infra.components.common import FLEET_TAG, host_output
 from osgym_infra.components.hosts import ProviderHosts
+from osgym_infra.fleet.blueprint import BUDGET_ALARMS
 from osgym_infra.fleet.boot import ec2_user_data
-from osgym_infra.fleet.budgets import THRESHOLDS, month_usd
-from osgym_infra.fleet.groups import HostGroup
+from osgym_infra.fleet.bounds import HostGroup
 from osgym_infra.providers.aws.group import DRAIN_HOOK, make_group
 from osgym_infra.providers.aws.iam import make_profile, make_secret
 from osgym_infra.providers.aws.network import check_subnets, make_firewall, make_network, zones_of
@@ -124,7 +124,7 @@ def make_alarm(scope: Scope) -> None:
     aws.budgets.Budget(
         f"{scope.name}-budget",
         budget_type="COST",
-        limit_amount=str(month_usd(scope.args.blueprint)),
+        limit_amount=str(scope.args.blueprint.month_usd),
         limit_unit="USD",
         time_unit="MONTHLY",
         cost_filters=[
@@ -140,7 +140,7 @@ def make_alarm(scope: Scope) -> None:
                 threshold_type="PERCENTAGE",
                 subscriber_email_addresses=[scope.config.alert_email],
             )
-            for part in THRESHOLDS
+            for part in BUDGET_ALARMS
         ],
         tags=scope.tags("budget"),
         opts=scope.child,

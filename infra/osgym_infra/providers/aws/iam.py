@@ -12,8 +12,7 @@ import pulumi
 import pulumi_aws as aws
 
 from osgym_infra.components.common import authority_of, new_secret
-from osgym_infra.config.readers import full_key
-from osgym_infra.errors import BadInput
+from osgym_infra.config.readers import bad_key
 from osgym_infra.fleet.blueprint import slug
 from osgym_infra.providers.aws.scope import Scope, partition
 
@@ -44,7 +43,6 @@ class Secret:
     """Secret of the fleet.
 
     Attributes:
-        arn: ARN of the secret, or the configured one.
         authority: The certificate of the hosts' authority; empty with a secret of the configuration's.
         version: Of what is in it: another one makes another template, so that hosts are replaced.
         needs: Resources that have to exist before a host reads it.
@@ -60,8 +58,8 @@ def make_secret(scope: Scope) -> Secret:
     """Make a secret with token and certificate, unless the configuration names one."""
     if scope.config.token_secret:
         if not SECRET_ARN.fullmatch(scope.config.token_secret):
-            raise BadInput(
-                full_key("token_secret"),
+            raise bad_key(
+                "token_secret",
                 "the hosts' role can be given a secret by its ARN only",
                 f"arn:{partition(scope.config.region)}:secretsmanager:{scope.config.region}:123456789012:"
                 "secret:NAME-AbCdEf (aws secretsmanager describe-secret)",

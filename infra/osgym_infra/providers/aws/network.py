@@ -9,10 +9,8 @@ from dataclasses import dataclass
 import pulumi
 import pulumi_aws as aws
 
-from osgym_infra.config.readers import full_key
-from osgym_infra.errors import BadInput
-from osgym_infra.fleet.bounds import check_zones
-from osgym_infra.fleet.groups import HostGroup
+from osgym_infra.config.readers import bad_key
+from osgym_infra.fleet.bounds import HostGroup, check_zones
 from osgym_infra.providers.aws.scope import Scope
 
 NETWORK = "10.64.0.0/16"
@@ -31,7 +29,6 @@ class Network:
     """Network of the hosts.
 
     Attributes:
-        vpc: Id of the VPC.
         subnets: Subnets by zone; configured ones under their own names.
         needs: Resources that hosts need to reach the internet.
     """
@@ -124,11 +121,7 @@ def make_network(scope: Scope, zones: Iterable[str]) -> Network:
 
 
 def _nat(
-    scope: Scope,
-    vpc: aws.ec2.Vpc,
-    public: aws.ec2.RouteTable,
-    zone: str,
-    gateway: aws.ec2.InternetGateway,
+    scope: Scope, vpc: aws.ec2.Vpc, public: aws.ec2.RouteTable, zone: str, gateway: aws.ec2.InternetGateway
 ) -> tuple[aws.ec2.NatGateway, list[pulumi.Resource]]:
     """Make one NAT for all zones, for packages and secrets of hosts without public addresses."""
     subnet = _subnet(scope, "nat", vpc, NAT_SUBNET, zone)
@@ -204,15 +197,15 @@ def check_subnets(scope: Scope, groups: Iterable[HostGroup], zones: dict[str, tu
             id=name, region=scope.config.region, opts=pulumi.InvokeOptions(parent=scope.child.parent)
         )
         if subnet.vpc_id != scope.config.network_id:
-            raise BadInput(
-                full_key("subnet_id"),
+            raise bad_key(
+                "subnet_id",
                 f"{name} stands in {subnet.vpc_id}, not in {scope.config.network_id}",
                 "a subnet of network_id",
             )
         for group in groups:
             if subnet.availability_zone not in zones[group.name]:
-                raise BadInput(
-                    full_key("subnet_id"),
+                raise bad_key(
+                    "subnet_id",
                     f"{name} stands in {subnet.availability_zone}, which does not have {group.type}",
                     f"a subnet in {', '.join(zones[group.name])}, or another host_type",
                 )

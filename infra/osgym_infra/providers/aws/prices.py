@@ -47,10 +47,8 @@ def fetch(
     """Return all types of a region that can run KVM, with on-demand and spot prices.
 
     Args:
-        region: E.g. `us-east-1`.
         now: The date that prices are as of; spot prices are those of the week before.
         known: Not used; EC2 itself lists the types.
-        ec2, pricing: Boto3 clients; made from the environment's credentials by default.
 
     Raises:
         RefreshFailed: There are no credentials, no permission, no network, or an answer of another shape.
@@ -140,9 +138,7 @@ def _spot(ec2: Boto3Client, names: list[str], start: datetime) -> dict[str, list
     found: dict[str, list[float]] = {}
     for first in range(0, len(names), CHUNK):
         pages = ec2.get_paginator("describe_spot_price_history").paginate(
-            InstanceTypes=names[first : first + CHUNK],
-            ProductDescriptions=["Linux/UNIX"],
-            StartTime=start,
+            InstanceTypes=names[first : first + CHUNK], ProductDescriptions=["Linux/UNIX"], StartTime=start
         )
         for price in _items(pages, "SpotPriceHistory"):
             if (usd := float(price["SpotPrice"])) > 0:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from osgym_infra.components.scope import FleetScope
-from osgym_infra.fleet.groups import HostGroup
+from osgym_infra.components.common import FleetScope
+from osgym_infra.fleet.bounds import HostGroup
 
 
 class Scope(FleetScope):

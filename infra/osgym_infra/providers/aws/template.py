@@ -7,9 +7,8 @@ import pulumi_aws as aws
 
 from osgym_infra.components.common import HOST_IMAGE_TAG
 from osgym_infra.config.keys import AUTO
-from osgym_infra.config.readers import full_key
-from osgym_infra.errors import BadInput
-from osgym_infra.fleet.groups import HostGroup
+from osgym_infra.config.readers import bad_key
+from osgym_infra.fleet.bounds import HostGroup
 from osgym_infra.providers.aws.disks import disks
 from osgym_infra.providers.aws.scope import Scope
 
@@ -69,8 +68,8 @@ def check_nesting(scope: Scope) -> None:
     )
     for type_ in types:
         if type_ not in found.instance_types:
-            raise BadInput(
-                full_key("host_type"),
+            raise bad_key(
+                "host_type",
                 f"EC2 offers no nested virtualisation on {type_} in {scope.config.region}",
                 "a type of c8i, m8i or r8i, a .metal type, or runtime: local",
             )

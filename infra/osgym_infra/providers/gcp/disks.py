@@ -6,9 +6,8 @@ import math
 from dataclasses import dataclass
 
 from osgym_infra.config.keys import FleetConfig
-from osgym_infra.config.readers import full_key
-from osgym_infra.errors import BadInput
-from osgym_infra.fleet.groups import HostGroup
+from osgym_infra.config.readers import bad_key
+from osgym_infra.fleet.bounds import HostGroup
 
 ROOT_GIB = 30
 PROVISIONED = "hyperdisk-balanced"
@@ -42,8 +41,8 @@ def data_disk(group: HostGroup, config: FleetConfig) -> DataDisk:
         return DataDisk(kind, gib)
     if PROVISIONED not in group.machine.disks:
         key = "data_disk_iops" if iops is not None else "data_disk_mib_per_s"
-        raise BadInput(
-            full_key(key),
+        raise bad_key(
+            key,
             f"the speed of a {kind} disk comes with its size, and {group.type} takes no other",
             "a larger data_disk_gib, or a host_type of c3, n4 or c4",
         )
@@ -60,4 +59,4 @@ def data_disk(group: HostGroup, config: FleetConfig) -> DataDisk:
 
 def _within(key: str, value: int, least: int, most: int, what: str) -> None:
     if not least <= value <= most:
-        raise BadInput(full_key(key), f"{value} is not offered", f"{least} to {most} {what}")
+        raise bad_key(key, f"{value} is not offered", f"{least} to {most} {what}")

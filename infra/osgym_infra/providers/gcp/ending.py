@@ -12,9 +12,8 @@ import pulumi_gcp as gcp
 from pulumi_gcp import cloudscheduler
 
 from osgym_infra.components.common import FLEET_TAG
-from osgym_infra.config.readers import full_key
-from osgym_infra.errors import BadInput
-from osgym_infra.fleet.budgets import THRESHOLDS, month_usd
+from osgym_infra.config.readers import bad_key
+from osgym_infra.fleet.blueprint import BUDGET_ALARMS
 from osgym_infra.providers.gcp.scope import Scope
 
 COMPUTE = "https://compute.googleapis.com/compute/v1"
@@ -116,8 +115,8 @@ def make_alarm(scope: Scope) -> None:
     if not config.alert_email:
         return
     if not account:
-        raise BadInput(
-            full_key("billing_account"),
+        raise bad_key(
+            "billing_account",
             "is missing beside alert_email: budgets belong to a billing account",
             "XXXXXX-XXXXXX-XXXXXX, from gcloud billing accounts list",
         )
@@ -130,7 +129,7 @@ def make_alarm(scope: Scope) -> None:
         project=scope.project,
         opts=scope.child,
     )
-    usd = month_usd(scope.args.blueprint)
+    usd = scope.args.blueprint.month_usd
     gcp.billing.Budget(
         f"{scope.name}-budget",
         billing_account=account,
@@ -141,7 +140,9 @@ def make_alarm(scope: Scope) -> None:
         amount=gcp.billing.BudgetAmountArgs(
             specified_amount=gcp.billing.BudgetAmountSpecifiedAmountArgs(currency_code="USD", units=str(usd))
         ),
-        threshold_rules=[gcp.billing.BudgetThresholdRuleArgs(threshold_percent=part) for part in THRESHOLDS],
+        threshold_rules=[
+            gcp.billing.BudgetThresholdRuleArgs(threshold_percent=part) for part in BUDGET_ALARMS
+        ],
         all_updates_rule=gcp.billing.BudgetAllUpdatesRuleArgs(
             monitoring_notification_channels=[channel.id], disable_default_iam_recipients=False
         ),

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pulumi
 import pulumi_gcp as gcp
 
@@ -30,22 +32,13 @@ class GoldenImage(golden.GoldenImage):
         self._place, self.bucket = made.id, made.id
 
     def _text(self, key: str, content: str) -> pulumi.Output[str]:
-        stored = gcp.storage.BucketObject(
-            f"{self._name}-bootstrap",
-            bucket=self._place,
-            name=key,
-            content=content,
-            content_type="application/json",
-            opts=pulumi.ResourceOptions(parent=self),
-        )
-        return pulumi.Output.concat("gs://", stored.bucket, "/", stored.name)
+        return self._stored("bootstrap", self, name=key, content=content, content_type="application/json")
 
     def _uri(self, part: str, archive: golden.Archive) -> pulumi.Output[str]:
-        stored = gcp.storage.BucketObject(
-            f"{self._name}-{part}",
-            bucket=self._place,
-            name=self._key(archive),
-            source=archive.archive.apply(pulumi.FileAsset),
-            opts=pulumi.ResourceOptions(parent=archive),
-        )
+        source = archive.archive.apply(pulumi.FileAsset)
+        return self._stored(part, archive, name=self._key(archive), source=source)
+
+    def _stored(self, part: str, parent: pulumi.Resource, **given: Any) -> pulumi.Output[str]:
+        opts = pulumi.ResourceOptions(parent=parent)
+        stored = gcp.storage.BucketObject(f"{self._name}-{part}", bucket=self._place, **given, opts=opts)
         return pulumi.Output.concat("gs://", stored.bucket, "/", stored.name)

@@ -9,7 +9,7 @@ import pulumi
 from pulumi_gcp import compute
 
 from osgym_infra.components.common import FLEET_TAG
-from osgym_infra.fleet.groups import HostGroup
+from osgym_infra.fleet.bounds import HostGroup
 from osgym_infra.providers.gcp.scope import Scope
 from osgym_infra.providers.gcp.template import stand_in_types
 
@@ -84,9 +84,7 @@ def make_group(
     return made
 
 
-def _flexibility(
-    group: HostGroup,
-) -> compute.RegionInstanceGroupManagerInstanceFlexibilityPolicyArgs | None:
+def _flexibility(group: HostGroup) -> compute.RegionInstanceGroupManagerInstanceFlexibilityPolicyArgs | None:
     """Return other types for where the planned one is not available, in the order of the plan."""
     types = (group.type, *stand_in_types(group))
     if len(types) == 1:

@@ -11,7 +11,7 @@ import pulumi_gcp as gcp
 from osgym_infra.components.common import FLEET_TAG, host_output
 from osgym_infra.components.hosts import ProviderHosts
 from osgym_infra.config.keys import AGENT_PORT
-from osgym_infra.fleet.groups import HostGroup
+from osgym_infra.fleet.bounds import HostGroup
 from osgym_infra.providers.gcp.ending import make_alarm, make_end
 from osgym_infra.providers.gcp.group import found_hosts, make_check, make_group
 from osgym_infra.providers.gcp.iam import make_identity

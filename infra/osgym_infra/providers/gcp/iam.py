@@ -17,7 +17,6 @@ class HostIdentity:
     """Identity and secret of the hosts.
 
     Attributes:
-        email: Address of the hosts' service account.
         secret: Name of the secret's newest version.
         authority: The certificate of the hosts' authority; empty with a secret of the configuration's.
         needs: Resources that have to exist before a host starts.

@@ -5,9 +5,8 @@ from __future__ import annotations
 import pulumi
 import pulumi_gcp as gcp
 
-from osgym_infra.components.scope import FleetScope
-from osgym_infra.fleet.bounds import check_zones
-from osgym_infra.fleet.groups import HostGroup
+from osgym_infra.components.common import FleetScope
+from osgym_infra.fleet.bounds import HostGroup, check_zones
 
 MOST_ZONES = 5
 """Zones are asked one by one, at every `pulumi up`; a region has three or four."""

@@ -11,7 +11,7 @@ from osgym_infra.catalogue.rows import MachineRow
 from osgym_infra.catalogue.shapes import Market
 from osgym_infra.components.common import HOST_IMAGE_TAG
 from osgym_infra.config.keys import AUTO
-from osgym_infra.fleet.groups import HostGroup
+from osgym_infra.fleet.bounds import HostGroup
 from osgym_infra.providers.gcp.disks import ROOT_GIB, data_disk
 from osgym_infra.providers.gcp.network import HostNetwork
 from osgym_infra.providers.gcp.scope import Scope
@@ -21,11 +21,7 @@ DATA_DEVICE = "osgym-data"
 
 
 def make_template(
-    scope: Scope,
-    group: HostGroup,
-    place: HostNetwork,
-    account: pulumi.Input[str],
-    script: pulumi.Input[str],
+    scope: Scope, group: HostGroup, place: HostNetwork, account: pulumi.Input[str], script: pulumi.Input[str]
 ) -> gcp.compute.InstanceTemplate:
     """Make the template of a group's hosts; any change replaces it."""
     features = gcp.compute.InstanceTemplateAdvancedMachineFeaturesArgs(enable_nested_virtualization=True)

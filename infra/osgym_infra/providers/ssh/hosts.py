@@ -13,8 +13,7 @@ import pulumi
 from osgym_infra.components.hosts import ProviderHosts
 from osgym_infra.config.ssh_hosts import SshHost, SshLogin
 from osgym_infra.fleet.blueprint import HostGroup, slug
-from osgym_infra.fleet.boot import LOCAL_DATA, environment
-from osgym_infra.fleet.fetched_archives import FetchedArchives
+from osgym_infra.fleet.boot import LOCAL_DATA, FetchedArchives, environment
 from osgym_infra.fleet.outputs import HostOutput, admitted
 from osgym_infra.hosts.spec import TOKEN_FILE
 
@@ -24,7 +23,6 @@ class FleetSecrets(pulumi.CustomResource):
 
     Attributes:
         token, ca_key: Encrypted in the state.
-        ca_certificate: PEM.
     """
 
     token: pulumi.Output[str]
