@@ -131,8 +131,6 @@ class Load:
 
 
 class Roll:
-    """The fleet and its configuration."""
-
     def __init__(self, folder: Path, made: list[Host], login: Path, options: argparse.Namespace) -> None:
         self.folder, self.made, self.options = folder, made, options
         self.project = Project(folder / "project", options.work_s)

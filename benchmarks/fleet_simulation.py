@@ -66,7 +66,6 @@ class Outcome:
 
     Attributes:
         added_ms: Time of each step beyond its own wait and CPU: queues.
-        ends_s: End of each step.
     """
 
     steps: int = 0
@@ -77,8 +76,6 @@ class Outcome:
 
 
 class Fleet:
-    """One run of the model."""
-
     def __init__(self, shape: Shape) -> None:
         self.shape = shape
         self.outcome = Outcome()

@@ -41,7 +41,7 @@ NO_SERVER, SILENT, OTHER_KEY, NO_ROOM = 3, 1, 2, 2
 """Numbers of hosts that cannot work at first, by the reason."""
 PROVIDER = """import sys
 from pathlib import Path
-from osgym_infra.hosts import server
+from osgym_infra.resources import server
 
 server.bootstrap_files = lambda: {{"bootstrap.sh": Path({path!r}).read_bytes(), "fetch.py": b""}}
 server.main(sys.argv[1:])
@@ -162,7 +162,6 @@ class Project:
         )  # fmt: skip
 
     def states(self) -> dict[str, int]:
-        """Return the numbers of hosts by their state."""
         found = {"serving": 0, "half configured": 0, "other": 0}
         for one in json.loads(self.run("stack", "export").stdout)["deployment"].get("resources") or []:
             if one["type"] == "osgym:index:SshHost":

@@ -23,8 +23,6 @@ LOOKS_AT = "import pyautogui; pyautogui.moveTo({x}, 500)"
 
 
 class State(StrEnum):
-    """Final state of a task."""
-
     NOTHING = "nothing done"
     ORACLE = "oracle"
     GAVE_UP = "given up"
@@ -38,7 +36,6 @@ class Case:
         task: Task for the SDK; its files are in the host's folder of task files, if it fetches any.
         theirs: Task for DesktopEnv, which fetches its files from an address.
         oracle: Python that solves it, if it can be solved and there is one.
-        fetches: It fetches files.
     """
 
     domain: str

@@ -203,8 +203,6 @@ def _xvfb_of(accounts: Accounts, replica_id: str) -> int:
 
 
 def ways_of(episode: Episode, guest: httpx.Client, api: RequestsEnv, cua: Cua | None) -> dict[str, Step]:
-    """Return each way as a function of an action."""
-
     def ours(index: int, action: Action) -> int:
         return len(episode.step(action.send, settle="exact").data)
 

@@ -23,8 +23,6 @@ STEP_MS = 100.0
 
 @dataclass(slots=True)
 class Host:
-    """A host agent of this run."""
-
     process: subprocess.Popen[bytes]
     url: str = ""
 

@@ -137,8 +137,6 @@ class Sdk:
 
 
 class Raw:
-    """The bare client."""
-
     name = "bare"
 
     def __init__(self, episodes: list[RawEpisode], ready: int) -> None:

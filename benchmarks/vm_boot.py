@@ -84,7 +84,6 @@ async def boot(recipe: Recipe, disk: Path, folder: Path, *, saved: bool = False)
 
     Args:
         disk: Disk in qcow2, written to.
-        folder: Folder for sockets and credentials.
     """
     vm = _start(recipe, disk, folder, saved)
     try:

@@ -85,7 +85,6 @@ class Made:
     """Disks made in one way.
 
     Attributes:
-        count: Number of disks that were made.
         bytes_each: Growth of the file system for each, after a sync.
         seconds: Time of each, as the maker sees it (before the sync).
         batches: Number of times the budget was filled and emptied.

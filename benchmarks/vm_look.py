@@ -161,11 +161,7 @@ def mean(rows: Iterable[dict[str, float]]) -> dict[str, float]:
 
 
 class Floor:
-    """Watches the host's available memory, so that a benchmark stops before other processes die.
-
-    Attributes:
-        lowest_mib: Smallest value so far.
-    """
+    """Watches the host's available memory, so that a benchmark stops before other processes die."""
 
     def __init__(self, floor_mib: float) -> None:
         self.floor_mib = floor_mib

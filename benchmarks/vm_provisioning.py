@@ -38,17 +38,7 @@ from typing import Any
 from benchmarks.common import save, summary
 from benchmarks.vm_boot import Recipe, boot
 from benchmarks.vm_common import Service, described, options, vm_service
-from benchmarks.vm_disks import (
-    GIB,
-    copy,
-    folder_bytes,
-    make_many,
-    overlay,
-    reflink,
-    run,
-    used_bytes,
-    xfs,
-)
+from benchmarks.vm_disks import GIB, copy, folder_bytes, make_many, overlay, reflink, run, used_bytes, xfs
 from benchmarks.vm_look import Floor, memory
 from benchmarks.vm_work import STEPS, work_in_all
 from osgym_host.guest_client import GuestClient

@@ -34,11 +34,9 @@ class Session:
     """Work with one application.
 
     Attributes:
-        name: Name for people.
         task: Task of `tasks/` that opens the application; empty when it is open already.
         place: Place to click before typing.
         settled: Keys that end the typing before it is saved.
-        path: Path of the saved file.
         read: Command of the guest that prints the text in that file.
     """
 

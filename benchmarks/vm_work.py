@@ -21,7 +21,6 @@ class Worked:
     """Results of one desktop.
 
     Attributes:
-        steps_ms: Time of each call.
         error: Reason for an early end; empty when there was none.
     """
 

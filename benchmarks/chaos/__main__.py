@@ -44,7 +44,7 @@ from benchmarks.chaos.checks import table
 from benchmarks.chaos.run import Outcome, kinds_for, run
 from benchmarks.chaos.schedule import Kind
 from benchmarks.chaos.synthetic import run as synthetic
-from benchmarks.chaos.synthetic.series import report, series
+from benchmarks.chaos.synthetic.run import report, series
 from benchmarks.chaos.watch import slopes
 from benchmarks.common import argument_parser, machine, save
 

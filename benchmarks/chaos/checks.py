@@ -32,11 +32,7 @@ class Limits:
     lost_share: float = 0.001
 
 
-def judge(
-    flights: Flights,
-    impacts: Sequence[Impact],
-    limits: Limits,
-) -> list[str]:
+def judge(flights: Flights, impacts: Sequence[Impact], limits: Limits) -> list[str]:
     """Return every violation of a run, most of them with the number of a trajectory."""
     results = flights.results
     ended = Counter(map(number_of, results))

@@ -33,7 +33,6 @@ class Attempt:
     Attributes:
         number: Number of its trajectory.
         replica_id: Id of its replica; empty before its first frame came.
-        mark: Mark in its first frame.
         harmed_by: Faults that hit its replica, or the host agent, while it ran.
         order: Harm that its policy is to do to its own desktop; None for none.
     """
@@ -57,7 +56,6 @@ class Flights:
         open: Attempts that run now, by the number of their trajectory.
         tried: All attempts that saw a desktop, by the number of their trajectory.
         early: Faults of the host while a trajectory had no desktop: it waited, or was being set up.
-        crossed: Errors in frames.
         outages: Faults of the host that last; they hit every attempt that begins meanwhile.
     """
 
@@ -147,7 +145,6 @@ class Flights:
             self.crossed.append(f"{name}: shows {mark}, {self._seen.get(mark, 'nobody')!r}")
 
     def flying(self) -> list[Attempt]:
-        """Return the attempts that have a desktop now."""
         return [attempt for attempt in self.open.values() if attempt.replica_id]
 
     def harmed(self, kind: Kind, replica_id: str | None) -> int:

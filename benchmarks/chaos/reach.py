@@ -74,21 +74,6 @@ class Reach(ABC):
         """
         raise LookupError(f"{replica_id}: what looks after its desktop is not reached from outside")
 
-    async def run_in_session(self, replica_id: str, command: str, *, root: bool = False) -> None:
-        """Start a shell command where a policy's own commands run, without waiting for its end.
-
-        Raises:
-            LookupError: The replica is gone, or its guest agent does not answer.
-        """
-        quoted = command.replace("'", "'\\''")
-        shell = f"setsid sh -c '{quoted}' >/dev/null 2>&1 </dev/null &"
-        argv = ["sudo", "-n", "sh", "-c", shell] if root else ["sh", "-c", shell]
-        try:
-            async with self.guest(replica_id) as guest:
-                await guest.execute(argv, timeout_s=15)
-        except GuestError as error:
-            raise LookupError(f"{replica_id}: {error}") from error
-
     async def put(self, replica_id: str, path: str, data: bytes) -> None:
         """Put a file inside.
 

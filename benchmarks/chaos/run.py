@@ -18,9 +18,8 @@ from benchmarks.chaos.client_faults import misbehave
 from benchmarks.chaos.docker_faults import Daemon, daemon_for
 from benchmarks.chaos.flights import Flights
 from benchmarks.chaos.host_faults import build_clock, harm_host
-from benchmarks.chaos.policy_faults import harm_as_policy
 from benchmarks.chaos.reach import LocalReach, QemuReach
-from benchmarks.chaos.replica_faults import harm_replica
+from benchmarks.chaos.replica_faults import harm_as_policy, harm_replica
 from benchmarks.chaos.schedule import CONTAINERS, LOCAL_ONLY, QEMU_ONLY, Kind, Planned, Scope, plan, scope_of
 from benchmarks.chaos.service import Events, Service, Setting, data_folder
 from benchmarks.chaos.stage import Impact, Means, NoVictim, Stage
@@ -37,8 +36,6 @@ SPARE = 3
 
 @dataclass
 class Outcome:
-    """Results of a run."""
-
     violations: list[str]
     figures: dict[str, Any]
     impacts: list[Impact]

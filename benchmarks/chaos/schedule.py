@@ -87,12 +87,7 @@ SPARES_RESULT = frozenset(
 )
 """Policy faults that leave the result of the task as it is: a desktop that survives earns its score."""
 REPLACED = frozenset((Kind.ONE_BYTE_CHUNKS, Kind.JSON_MOUNTAIN, Kind.NOISE))
-BESIDE_AGENT = REPLACED | {
-    Kind.AGENT_KILLED,
-    Kind.AGENT_FROZEN,
-    Kind.DISPLAY_KILLED,
-    Kind.DISPLAY_FROZEN,
-}
+BESIDE_AGENT = REPLACED | {Kind.AGENT_KILLED, Kind.AGENT_FROZEN, Kind.DISPLAY_KILLED, Kind.DISPLAY_FROZEN}
 """Faults of the processes that look after the desktop, caused on `local` by tools of the host.
 
 Nothing in a desktop reaches these processes; those of a virtual machine are not reached from outside either.

@@ -68,7 +68,6 @@ class Service:
     """One host agent, on the same port after each restart.
 
     Attributes:
-        starts: Number of starts.
         program: Module that is run as `osgym`.
         environment: Variables of its process, besides this one's.
     """

@@ -68,11 +68,7 @@ class Means:
 
 @dataclass
 class Stage:
-    """A run.
-
-    Attributes:
-        began: Monotonic time of its beginning.
-    """
+    """A run."""
 
     service: Service
     reach: Reach

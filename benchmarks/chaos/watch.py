@@ -32,7 +32,6 @@ class Sample:
     Attributes:
         starts: Number of starts of the host agent; another one holds other things.
         rss_mib, descriptors, threads: Resources of the host agent's own process.
-        processes: Number of its processes, with all below it.
         disk_mib: Used space on the disk of its data folder.
         heap_mib: Heap of the dashboard's page, after a collection; None where none is open.
     """

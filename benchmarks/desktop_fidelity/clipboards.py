@@ -29,7 +29,6 @@ class Editor:
     """A program from which text is copied and into which it is pasted.
 
     Attributes:
-        name: Name of the program, for the table.
         command: Command that opens a file; `{}` is the file.
     """
 
@@ -37,7 +36,6 @@ class Editor:
     command: str
 
     def open(self, stage: Stage, file: str, text: str) -> int:
-        """Open a file with a text; return the process group."""
         stage.write(file, text.encode())
         return stage.open(self.command.format(file), file)
 

@@ -140,11 +140,7 @@ class Program:
                 self.write("click", window=name)
             elif event.type == X.KeyPress:
                 keysym = self._display.keycode_to_keysym(event.detail, event.state & X.ShiftMask)
-                self.write(
-                    "text",
-                    window=name,
-                    value=XK.keysym_to_string(keysym),
-                )
+                self.write("text", window=name, value=XK.keysym_to_string(keysym))
             elif event.type == X.ClientMessage:
                 self.write("exit", window=name)
                 event.window.destroy()

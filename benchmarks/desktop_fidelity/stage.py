@@ -33,7 +33,6 @@ class Cell:
 
     Attributes:
         row: Kind of window or of content.
-        column: Property that is checked.
         run: Function of the check, which raises Wrong with the observation.
     """
 
@@ -43,11 +42,7 @@ class Cell:
 
 
 class Stage:
-    """A replica's desktop.
-
-    Args:
-        guest: client of its agent.
-    """
+    """A replica's desktop."""
 
     def __init__(self, guest: Guest) -> None:
         self._guest = guest
@@ -102,7 +97,6 @@ class Stage:
         return found
 
     def window(self, title: str) -> dict[str, Any] | None:
-        """Return the listed window with this in its title."""
         return next((window for window in self.windows() if title in window["title"]), None)
 
     def osworld(self, endpoint: str, **body: Any) -> str:

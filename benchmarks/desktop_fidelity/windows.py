@@ -26,7 +26,6 @@ class Kind:
 
     Attributes:
         name: Name in special_window.py.
-        about: Description for the table.
         state: Fields of its row in the list, besides those of an ordinary window.
         refused: Columns that such a window cannot have, with the reason.
         workspaces: Number of workspaces of the desktop meanwhile.
@@ -74,11 +73,7 @@ COLUMNS = ("listed", "geometry", "state", "activate", "click", "type", "close")
 
 
 class SpecialWindow:
-    """The window of a kind and the plain one, while they are shown.
-
-    Attributes:
-        id: X id of the special window.
-    """
+    """The window of a kind and the plain one, while they are shown."""
 
     def __init__(self, stage: Stage, kind: Kind) -> None:
         self._stage = stage

@@ -134,10 +134,7 @@ async def run(args: argparse.Namespace) -> list[dict[str, Any]]:
             "trajectory": "off",
             **dict(pair.split("=", 1) for pair in args.set),
         }
-        with (
-            local_service(args.flavor, settings) as (url, _),
-            tempfile.TemporaryDirectory() as kept,
-        ):
+        with local_service(args.flavor, settings) as (url, _), tempfile.TemporaryDirectory() as kept:
             async with AsyncClient(url) as client:
                 for flow in all_flows(args.flavor, tuple(args.only)):
                     rows.append(await run_flow(client, flow, runtime, args, Frames(Path(kept))))

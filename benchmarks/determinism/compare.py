@@ -17,8 +17,6 @@ TILE_PX = 32
 
 
 class Cause(StrEnum):
-    """Known cause of a difference."""
-
     PANEL_CLOCK = "the panel's clock"
     PANEL = "the panel, which is drawn when its turn comes; a step does not wait for it"
     CARET = "a caret that blinks, or stands elsewhere"

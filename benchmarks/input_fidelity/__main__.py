@@ -97,7 +97,6 @@ class Report:
         self._kept = kept.read(args.out or kept.NOW) if args.keep else {}
 
     def save(self) -> Path:
-        """Write all of it and return where."""
         result = {
             "machine": self._machine,
             "image": self._args.image,

@@ -11,13 +11,7 @@ from benchmarks.input_fidelity import drag_cells, office_cells, pointer_cells, t
 from benchmarks.input_fidelity.speed import TEXTS, TypingTime, typing_time
 from benchmarks.input_fidelity.stage import Cell, Refused, Stage, Wrong
 from benchmarks.input_fidelity.toolkits import INSIDE, TOOLKITS, Toolkit
-from benchmarks.input_fidelity.witnessing import (
-    Load,
-    Patience,
-    Witness,
-    WitnessFailed,
-    send_witnesses,
-)
+from benchmarks.input_fidelity.witnessing import Load, Patience, Witness, WitnessFailed, send_witnesses
 from osgym_sdk import Client, Episode, OSGymError
 
 CELLS = {
@@ -96,10 +90,7 @@ class Player:
     """Plays cells with one client; a desktop is used until something on it was not right.
 
     Args:
-        client: Client of the host.
-        repeat: Number of runs of each cell.
         load: Number of busy processes in the desktop during the actions.
-        report: Called with each row.
     """
 
     def __init__(self, client: Client, repeat: int, load: int, report: Callable[[Row], None]) -> None:

@@ -25,11 +25,7 @@ class TypingTime:
     """Time of one text, in milliseconds for each of its characters.
 
     Attributes:
-        text: Name of the text.
-        chars: Its length.
-        input_ms: Time until the guest has typed it.
         arrived_ms: Time until the program has all of it; its file is checked every 50 ms.
-        right: The program has exactly this text.
     """
 
     text: str

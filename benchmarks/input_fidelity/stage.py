@@ -19,13 +19,7 @@ class Refused(Exception):
 
 
 class Wrong(Exception):
-    """A program received something else than the actions said.
-
-    Attributes:
-        what: Name of the property.
-        expected: Value by the actions.
-        received: Value in the program.
-    """
+    """A program received something else than the actions said."""
 
     def __init__(self, what: str, expected: Any, received: Any) -> None:
         super().__init__(f"{what}: {received!r}, not {expected!r}")
@@ -38,7 +32,6 @@ class Stage:
     """One run of one cell.
 
     Attributes:
-        witness: Program of the row.
         partner: Another program beside it, of cells between two programs.
         counts: Names that the toolkit has for the three presses of a triple click.
         payload: Text that the toolkit's target "source" gives away.
@@ -80,7 +73,6 @@ class Stage:
         return left + int(width * x), top + int(height * y)
 
     def click(self, target: str, **fields: Any) -> Act:
-        """Return the action that clicks into the middle of a target."""
         x, y = self.at(target)
         return {"op": "click", "x": x, "y": y, **fields}
 
@@ -98,8 +90,6 @@ class Stage:
         """Wait until the program has received what the actions said, and make sure that no more comes.
 
         Args:
-            what: Name of the property, for the report.
-            expected: Value by the actions.
             received: Function that finds the value in the witness's events.
 
         Raises:

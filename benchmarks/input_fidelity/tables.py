@@ -22,7 +22,6 @@ def shown(rows: Sequence[Row]) -> Shown:
 
 
 def printed(rows: Sequence[Row]) -> str:
-    """Return a table for the terminal, one for each load."""
     found, parts = shown(rows), []
     for load in dict.fromkeys(row.load for row in rows):
         toolkits, cells = _named(rows, load)

@@ -23,7 +23,6 @@ class Toolkit:
         shell: True for a terminal that runs a shell instead of a witness program.
         everywhere: True for a program that runs on the images `small` and `full` without the addition.
         saves_by: Chord that ends its Save As dialog, where Enter does nothing there.
-        start_s: Time for its start on an idle machine.
     """
 
     name: str

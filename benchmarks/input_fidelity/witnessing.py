@@ -29,7 +29,6 @@ class Patience:
     """Times for what must come, and for what must not.
 
     Attributes:
-        arrival_s: Time for the expected events.
         quiet_s: Time in which nothing may come after them.
         factor: Factor by which starting a program takes longer than on an idle machine.
     """
@@ -81,7 +80,6 @@ class Witness:
     """One program with a window, from its start to its end.
 
     Attributes:
-        toolkit: Toolkit of the program.
         targets: Place and size on the screen of each of its targets, in pixels.
     """
 

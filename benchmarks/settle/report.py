@@ -98,10 +98,7 @@ def _only_final(verdicts: Sequence[Verdict]) -> list[str]:
     if not exact or not certain:
         return []
     paid = sum(certain) / len(certain) - sum(exact) / len(exact)
-    return [
-        f"Who trusts only final frames (`certain`) pays {paid:.0f} ms a step more than `exact`.",
-        "",
-    ]
+    return [f"Who trusts only final frames (`certain`) pays {paid:.0f} ms a step more than `exact`.", ""]
 
 
 def _what_is_left(policy: str, verdicts: Sequence[Verdict]) -> list[str]:

@@ -66,10 +66,7 @@ class Summary:
 
 
 def summarize(
-    name: str,
-    waits_ms: Sequence[float],
-    premature: Sequence[bool],
-    regrets_ms: Sequence[float | None] = (),
+    name: str, waits_ms: Sequence[float], premature: Sequence[bool], regrets_ms: Sequence[float | None] = ()
 ) -> Summary:
     """Summarize one policy.
 

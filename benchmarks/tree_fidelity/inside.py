@@ -39,10 +39,8 @@ class Order:
     """Order to check one program.
 
     Attributes:
-        argv: Command of the program.
         churn: Command that opens a second window of it, again and again; empty: keys open its menus.
         reads: Number of times each of the two readers reads the tree.
-        start_s: Time for its window to appear.
         settle_s: Time within which its tree is complete and its window quiet.
         alone_s: Time for which windows open and close while nobody reads; 0: not measured.
         expect: Names that the tree must have.

@@ -17,14 +17,9 @@ class Program:
 
     Attributes:
         name: Name such as `featherpad`.
-        toolkit: Toolkit of its window.
-        argv: Command of the program.
         churn: Command that opens a second window; empty: keys open its menus.
-        image: Smallest image that has it.
         tree: It reports a tree; the others are listed as their windows.
-        expect: Names that are in its tree.
         timer: It writes the gaps of its own timer.
-        start_s: Time for its start.
     """
 
     name: str

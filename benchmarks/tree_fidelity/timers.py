@@ -41,7 +41,6 @@ class Gaps:
 
 
 def gtk(version: str, gaps: Gaps) -> None:
-    """Show a window of GTK 3 or 4."""
     importlib.import_module("gi").require_version("Gtk", version)
     GLib, Gtk = (importlib.import_module(f"gi.repository.{name}") for name in ("GLib", "Gtk"))
     GLib.timeout_add(PERIOD_MS, gaps.tick)
@@ -67,7 +66,6 @@ def gtk(version: str, gaps: Gaps) -> None:
 
 
 def qt(module: str, gaps: Gaps) -> None:
-    """Show a window of Qt 5 or 6."""
     widgets = importlib.import_module(f"{module}.QtWidgets")
     core = importlib.import_module(f"{module}.QtCore")
     application = widgets.QApplication([])

@@ -17,8 +17,6 @@ EXCUSED = 2
 
 
 class Fault(enum.StrEnum):
-    """Fault of a stand-in."""
-
     NONE = "nothing"
     HELD = "held"
     """No fault: the replica waits at a moment, where a fault of the host meets it."""
@@ -73,8 +71,6 @@ class Fault(enum.StrEnum):
 
 
 class Moment(enum.StrEnum):
-    """Moment at which a fault meets an attempt."""
-
     NEVER = "–"
     SETUP = "in its set-up"
     EVERY_SETUP = "in every try of its set-up"
@@ -170,8 +166,6 @@ UNTOUCHED_MOMENTS = frozenset((Moment.UNTOUCHED, Moment.UNTOUCHED_CHECK, Moment.
 
 @dataclass(frozen=True, slots=True)
 class Strike:
-    """A fault at a moment of an attempt."""
-
     fault: Fault = Fault.NONE
     moment: Moment = Moment.NEVER
 
@@ -318,11 +312,7 @@ def cases_by_batch() -> tuple[tuple[Strike, ...], ...]:
 
 @dataclass(frozen=True, slots=True)
 class Turn:
-    """Trajectories that are played together and with no others, all of them number 0 yet.
-
-    Attributes:
-        times: Number of its occurrences in a cycle of turns.
-    """
+    """Trajectories that are played together and with no others, all of them number 0 yet."""
 
     members: tuple[Case, ...]
     times: int = 1

@@ -175,7 +175,6 @@ def task_of(case: Case) -> dict[str, Any]:
 
 
 def number_of(result: Result) -> int:
-    """Return the number of a result's trajectory."""
     return int(result.task[_KEY])
 
 

@@ -62,7 +62,6 @@ class BreakableGuest(Guest):
 
     Attributes:
         armed: The fault that meets the replica at a moment to come, and the process that it has then.
-        at_moment: Set when that moment has come.
     """
 
     def __init__(self, replica: BreakableReplica, orders: Orders) -> None:

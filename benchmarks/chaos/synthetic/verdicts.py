@@ -30,12 +30,10 @@ class Outcome:
     """Outcome of one trajectory.
 
     Attributes:
-        row: Row of the table.
         attempts: Number of episodes that the SDK asked for.
         ends: Ends of those that came as far as a first frame, in their order.
         failure_class: Class of the failure, None where there is a reward.
         by_policy: The reward is the 0 of a desktop that its policy broke.
-        valid: It may be trained on.
         reason: Reason for which the last attempt has no reward, or a 0 by the policy's doing; empty for a
             score.
         note: Explanation that the client got.
@@ -55,11 +53,7 @@ class Outcome:
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """An outcome beside the expected one.
-
-    Attributes:
-        wrong: Differences.
-    """
+    """An outcome beside the expected one."""
 
     outcome: Outcome
     expected: Expected

@@ -66,8 +66,6 @@ class ButtonEvent(c.Structure):
 
 
 class MotionEvent(c.Structure):
-    """GdkEventMotion."""
-
     _fields_ = (
         *ButtonEvent._fields_[:8], ("is_hint", c.c_int16), ("device", Pointer),
         ("x_root", c.c_double), ("y_root", c.c_double),
@@ -75,20 +73,14 @@ class MotionEvent(c.Structure):
 
 
 class ScrollEvent(c.Structure):
-    """GdkEventScroll."""
-
     _fields_ = (*ButtonEvent._fields_[:6], ("state", c.c_uint), ("direction", c.c_int))
 
 
 class KeyEvent(c.Structure):
-    """GdkEventKey."""
-
     _fields_ = (*ButtonEvent._fields_[:4], ("state", c.c_uint), ("keyval", c.c_uint))
 
 
 class TreeIter(c.Structure):
-    """GtkTreeIter."""
-
     _fields_ = (("stamp", c.c_int), ("a", Pointer), ("b", Pointer), ("c", Pointer))
 
 

@@ -184,8 +184,6 @@ class Late(widgets.QWidget):
 
 
 class Window(widgets.QWidget):
-    """The window with all targets."""
-
     told = False
     late: Late | None = None
 

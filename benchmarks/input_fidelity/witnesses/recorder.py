@@ -45,7 +45,6 @@ class Recorder:
 
         Args:
             origin: the screen position of the window's content.
-            names: the targets that this toolkit has.
         """
         x, y = origin
         places = {name: PLACES[name] for name in names}
@@ -91,10 +90,8 @@ def key_name(symbol: str, char: str, *, ctrl: bool, alt: bool, shift: bool) -> s
     """Name a key as the protocol of the witnesses does: `a`, `A`, `Return`, `shift+Right`, `ctrl+shift+s`.
 
     Args:
-        symbol: the name of its X keysym.
         char: the printable character that it types, or nothing.
         ctrl: Control was down before it.
-        alt: Alt was down before it.
         shift: Shift was down before it; part of the name only where no character says so.
     """
     modifier = symbol.startswith(("Shift", "Control", "Alt", "Meta", "ISO_"))
