@@ -27,13 +27,7 @@ from osgym_host.tasks.metric_plugin import (
     value_reader,
 )
 from osgym_osworld.metrics.settings import matches, unsupported_method
-from osgym_osworld.metrics.table_rules import (
-    PAIRS,
-    SINGLES,
-    Reference,
-    Side,
-    unsupported_parts,
-)
+from osgym_osworld.metrics.table_rules import PAIRS, SINGLES, Reference, Side, unsupported_parts
 from osgym_osworld.metrics.workbook_parts import STYLES, style
 
 MAX_CELLS = 2_000_000
