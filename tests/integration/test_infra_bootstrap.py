@@ -53,13 +53,8 @@ section end
 """
 
 
-@pytest.fixture(scope="module")
-def host(small_image: Image, tmp_path_factory: pytest.TempPathFactory) -> Iterator[NamespaceHost]:
-    """A plain Debian with the bootstrap, its settings, and what it fetches beside it."""
-    if lacking := missing():
-        pytest.skip(f"missing: {lacking}")
-    folder = tmp_path_factory.mktemp("plain")
-    made = make_namespace_host(folder)
+def prepare(made: NamespaceHost, small_image: Image) -> None:
+    """Lay the bootstrap, its settings and what it fetches on a plain host."""
     srv, etc = made.root / "srv", made.root / "etc" / "osgym"
     agent, image = host_fixtures.archives(small_image.digest)
     shutil.copy(agent.path, srv / "agent.tar")
@@ -81,8 +76,20 @@ def host(small_image: Image, tmp_path_factory: pytest.TempPathFactory) -> Iterat
         "OSGYM_HEALTH_TIMEOUT_S": "120",
     }
     (etc / "bootstrap.env").write_text(env_file(settings))
-    yield made
-    remove_namespace_host(made)
+
+
+@pytest.fixture(scope="module")
+def host(small_image: Image, tmp_path_factory: pytest.TempPathFactory) -> Iterator[NamespaceHost]:
+    """A plain Debian with the bootstrap, its settings, and what it fetches beside it."""
+    if lacking := missing():
+        pytest.skip(f"missing: {lacking}")
+    folder = tmp_path_factory.mktemp("plain")
+    made = make_namespace_host(folder)
+    try:
+        prepare(made, small_image)
+        yield made
+    finally:
+        remove_namespace_host(made)
 
 
 def test_a_plain_host_comes_to_serve_and_goes_again(host: NamespaceHost, small_image: Image) -> None:
