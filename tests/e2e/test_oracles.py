@@ -1,4 +1,6 @@
-"""Every task on real desktops: its oracle earns 1, doing nothing and doing something near earn 0.
+"""Every task on real desktops: its oracle earns 1; nothing, something near and every wrong way earn 0.
+
+The oracle earns 0, too, where files of the home that no task mentions were lost.
 
 An oracle that presses Enter after a text earns the same where the text itself ends in a line break.
 
@@ -20,14 +22,15 @@ from tests.support.host_process import HostProcess, running_host
 
 from osgym_host.images.errors import ImageError
 from osgym_host.images.store import ImageStore, default_data_dir
-from osgym_host.tasks.shipped import ShippedTask, Step, load_shipped, next_actions
+from osgym_host.tasks.shipped import ShippedTask, Step, Steps, load_shipped, next_actions
 from osgym_sdk import AsyncClient, AsyncObservation, Result
 
 TASKS = load_shipped()
 SMALL = [task for task in TASKS if task.flavor == "small"]
 FULL = [task for task in TASKS if task.flavor == "full"]
 ENTERS = "oracle with Enters in its texts"
-WAYS = ("oracle", ENTERS, "near", "nothing")
+LOSSES = "oracle after files were lost"
+LOSE = {"type": "execute", "parameters": {"command": "rm -r ~/Music ~/.bash_logout", "shell": True}}
 DONE = [{"op": "done"}]
 TRUTH_S = 3.0
 """When a screen counts as final, as in `benchmarks.settle`."""
@@ -44,26 +47,33 @@ class Scripted:
     def jobs(self) -> list[dict[str, Any]]:
         """Each task in each way that it has."""
         return [
-            {**task.task, "way": way}
+            {**task.task, "way": way, "config": [*task.task["config"], *([LOSE] if way == LOSSES else [])]}
             for task in self.by_id.values()
-            for way in WAYS
-            if way != ENTERS or with_enters_in_texts(task.oracle) != task.oracle
+            for way, steps in ways_of(task).items()
+            if way != ENTERS or steps != task.oracle
         ]
 
     async def act(self, obs: Any, task: dict[str, Any], step: int) -> list[dict[str, Any]]:
         """The next step of the way."""
-        entry = self.by_id[task["id"]]
-        ways = {
-            "oracle": entry.oracle,
-            ENTERS: with_enters_in_texts(entry.oracle),
-            "near": entry.near,
-            "nothing": (Step(DONE),),
-        }
-        steps = ways[task["way"]]
+        steps = ways_of(self.by_id[task["id"]])[task["way"]]
         actions = await next_actions(obs, steps, step)
         if task["way"] == "oracle" and 0 < step == len(steps) - 1:
             self.watched[task["id"]] = await changed_later(await obs.final())
         return actions
+
+
+def ways_of(task: ShippedTask) -> dict[str, Steps]:
+    """All ways to play a task, by name."""
+    ways = {
+        "oracle": task.oracle,
+        ENTERS: with_enters_in_texts(task.oracle),
+        "near": task.near,
+        "nothing": (Step(DONE),),
+        **task.wrong,
+    }
+    if "check_folder_kept" in task.task["evaluator"]["func"]:
+        ways[LOSSES] = task.oracle
+    return ways
 
 
 async def changed_later(obs: AsyncObservation) -> str:

@@ -54,7 +54,8 @@ DIGESTS = """
 import hashlib, json
 from osgym_tasks import FAMILIES, LEVELS
 def digest(one):
-    text = json.dumps([one.task, one.ways.oracle, one.ways.right, one.ways.near])
+    ways = one.ways
+    text = json.dumps([one.task, ways.oracle, ways.right, ways.near, ways.spoilt])
     return hashlib.sha256(text.encode()).hexdigest()
 made = ([family.make(seed, level) for seed in range(3)] for family in FAMILIES.values() for level in LEVELS)
 print(json.dumps({f"{some[0].family} {some[0].level}": [*map(digest, some)] for some in made}))
@@ -146,7 +147,8 @@ def test_the_rest_of_the_home_is_recorded_and_compared() -> None:
         {"type": "cache_file", "path": task["config"][-1]["parameters"]["dest"]},
     ]
     assert task["evaluator"]["options"][-1] == {"may_change": [instance.named["answer"]]}
-    assert instance.ways.near[kept.NEAR][: len(instance.ways.oracle) - 1] == instance.ways.oracle[:-1]
+    (lost,) = (trial for trial in trials_of(instance) if trial.way == f"spoilt: {kept.LOST}")
+    assert (lost.steps, lost.spoil, lost.wanted) == (instance.ways.oracle, kept.LOSE, 0.0)
     with pytest.raises(ValueError, match="made by every"):
         kept.recorded({**task, "evaluator": {"func": "infeasible"}}, ())
 

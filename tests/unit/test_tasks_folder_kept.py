@@ -25,6 +25,7 @@ FILES = {
     ".local/share/recently-used.xbel": "<xbel/>\n",
     "Documents/letter.txt": "Dear all\n",
     "Documents/old/letter.txt": "Dear one\n",
+    "Documents/.~lock.letter.odt#": ",user,desktop;",
     "work/report.txt": "first\n",
 }
 
@@ -88,6 +89,7 @@ HARMLESS: dict[str, Callable[[Path], object]] = {
     "a changed setting": write(".config/app/settings.ini", "size=4\n"),
     "a recent file": write(".local/share/recently-used.xbel", "<xbel>letter.txt</xbel>\n"),
     "the cache lost": lost(".cache"),
+    "a lock file lost": lost("Documents/.~lock.letter.odt#"),
     "a browser's file lost": lost(".config/google-chrome/Default/Cookies"),
     "something in the trash": write(".local/share/Trash/files/new.txt", "x\n"),
 }

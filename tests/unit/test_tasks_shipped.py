@@ -24,11 +24,21 @@ def test_task_and_oracle_are_whole(task: ShippedTask) -> None:
     assert parsed.instruction
     assert parsed.id == task.name.split("/")[1]
     assert "local_path" not in json.dumps(task.task)
-    for steps in (task.oracle, task.near):
+    for steps in (task.oracle, task.near, *task.wrong.values()):
         assert {action["op"] for step in steps for action in step} <= OPS
         assert steps[-1][-1]["op"] in {"done", "fail"}
         assert len(steps) <= 30
     assert task.oracle != task.near
+    assert task.oracle not in task.wrong.values()
+
+
+def test_every_task_of_files_keeps_the_rest_of_the_home() -> None:
+    """All but one without a way to succeed, and one whose check has two alternatives."""
+    unchecked = {task.name for task in TASKS if "check_folder_kept" not in task.task["evaluator"]["func"]}
+    assert unchecked == {"os/no-photoshop", "chrome/bookmark"}
+    for task in TASKS:
+        records = [step for step in task.task["config"] if step["type"] == "record_folder"]
+        assert records == ([] if task.name in unchecked else task.task["config"][-1:])
 
 
 def test_readme_lists_every_task() -> None:

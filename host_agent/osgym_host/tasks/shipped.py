@@ -4,12 +4,14 @@
 solve it: ``{"notes", "oracle": [[action, …], …], "near": [[…], …]}``, one inner list for each step, or
 ``{"actions": […], "settle": "certain"}`` for one after which the next acts on the final screen only. An
 action may say ``"at": {"role", "name", "nth", "app"}``, an element of the accessibility tree, in the
-place of ``x`` and ``y``. The oracle earns 1.0; ``near`` is plausible, wrong, and earns 0.0.
+place of ``x`` and ``y``. The oracle earns 1.0; ``near`` is plausible, wrong, and earns 0.0,
+as does each way of ``wrong``, an object of ways by name.
 """
 
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -39,6 +41,7 @@ class ShippedTask:
         name: ``app/id``.
         task: the task file's content, with the files it uploads carried inside.
         flavor: the smallest golden image that has its applications.
+        wrong: other ways, by name, that must earn 0.0.
     """
 
     name: str
@@ -48,6 +51,7 @@ class ShippedTask:
     oracle: Steps = field(repr=False)
     near: Steps = field(repr=False)
     notes: str = ""
+    wrong: Mapping[str, Steps] = field(default_factory=dict, repr=False)
 
 
 def default_folder() -> Path:
@@ -69,15 +73,19 @@ def load_task(path: Path) -> ShippedTask:
     steps = json.loads(path.with_suffix(".oracle.json").read_text(encoding="utf-8"))
     inline_files(task, path)
     oracle, near = steps_of(steps["oracle"]), steps_of(steps["near"])
+    wrong = {str(name): steps_of(way) for name, way in steps.get("wrong", {}).items()}
     extras = task.get("osgym", {})
     return ShippedTask(
         name=f"{path.parent.name}/{path.stem}",
-        task=reaching(task) if has_targets([*oracle, *near]) else task,
+        task=reaching(task)
+        if has_targets([*oracle, *near, *(step for way in wrong.values() for step in way)])
+        else task,
         flavor=extras.get("flavor", "full"),
         apps=tuple(extras.get("apps", ())),
         oracle=oracle,
         near=near,
         notes=steps.get("notes", ""),
+        wrong=wrong,
     )
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from dataclasses import dataclass
 
-from osgym_tasks.family import LEVELS, dice_of
+from osgym_tasks.family import LEVELS, Draft, dice_of
 from osgym_tasks.registry import FAMILIES
 from osgym_tasks.sampling import MAX_SEED
 from osgym_tasks.variation import VARIATIONS
@@ -17,7 +17,7 @@ class Counts:
 
     Attributes:
         wordings: Smallest number of wordings over its levels.
-        near: Largest number of near misses of an instance.
+        near: Largest number of near misses and spoilt set-ups of an instance.
     """
 
     family: str
@@ -40,10 +40,14 @@ def counts() -> list[Counts]:
                 family.apps,
                 family.flavor,
                 min(len(set(draft.wordings)) for draft in drafts),
-                max(len(draft.ways.near) for draft in drafts),
+                max(_wrong_ways(draft) for draft in drafts),
             )
         )
     return found
+
+
+def _wrong_ways(draft: Draft) -> int:
+    return len(draft.ways.near) + len(draft.ways.spoilt) + (draft.changes is not None)
 
 
 def card_markdown() -> str:

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from typing import Any
 
-from osgym_tasks.pieces import HOME, execute, launch, output_check, place, tree_outputs
+from osgym_tasks.pieces import HOME, execute, key, launch, output_check, place
 
 BOX_PX = (300, 150, 1000, 700)
 """Place and size of the windows of these families."""
@@ -38,10 +38,9 @@ def shell_output(script: str, text: str) -> tuple[str, dict[str, Any], dict[str,
     return output_check(("bash", "-c", script), text)
 
 
-def tree_check(root: str, files: Mapping[str, str]) -> tuple[str, dict[str, Any], dict[str, Any]]:
-    """Return the check, for `every`, that a folder holds these files with these texts, and no others."""
-    made = tree_outputs(root, files)
-    return made["func"][0], made["result"][0], made["expected"][0]["rules"]
+def without_last_end() -> list[dict[str, Any]]:
+    """Return a step that deletes the line end at the end of an open text."""
+    return [key("ctrl", "end"), key("backspace")]
 
 
 def sentence(parts: Iterable[str]) -> str:

@@ -30,11 +30,13 @@ class Ways:
         oracle: Steps that earn 1.0.
         near: Near misses by name, plausible and wrong: each earns 0.0.
         right: Other ways to solve it by name: each earns 1.0.
+        spoilt: Shell commands by name: after a set-up that each ends, the oracle earns 0.0.
     """
 
     oracle: Steps
     near: Mapping[str, Steps]
     right: Mapping[str, Steps] = field(default_factory=dict)
+    spoilt: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -168,7 +170,7 @@ class Family:
         ways = made.ways
         if made.changes is not None:
             task = kept.recorded(task, made.changes)
-            ways = replace(ways, near={**ways.near, kept.NEAR: kept.with_losses(ways.oracle)})
+            ways = replace(ways, spoilt={**ways.spoilt, kept.LOST: kept.LOSE})
         return Instance(self.name, seed, level, made.named, task, ways, chosen_variations)
 
 

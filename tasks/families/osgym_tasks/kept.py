@@ -1,4 +1,4 @@
-"""The check that a task's end leaves the rest of the home as the set-up made it, and its near miss.
+"""The check that a task's end leaves the rest of the home as the set-up made it, and what violates it.
 
 The set-up's last step records the home, and the check compares it with the record (`check_folder_kept`). What
 programs write by themselves is excepted in `osgym_host.tasks.evaluator.metrics.folders`.
@@ -9,10 +9,11 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from osgym_tasks.pieces import DONE, HOME, key, line
+from osgym_tasks.pieces import HOME
 
-NEAR = "other files lost"
-"""Name of the near miss."""
+LOST = "other files lost"
+"""Name of the way in which a task is done after files that it does not mention were lost."""
+LOSE = f"rm -r {HOME}/Music {HOME}/.bash_logout"
 _RECORD = "home"
 
 
@@ -41,9 +42,3 @@ def recorded(task: Mapping[str, Any], changes: Sequence[str]) -> dict[str, Any]:
             "options": [*options, {"may_change": list(changes)}],
         },
     }
-
-
-def with_losses(oracle: list[list[dict[str, Any]]]) -> list[list[dict[str, Any]]]:
-    """Return the oracle's steps, followed by the loss of files that no task mentions, in a new terminal."""
-    lose = [[key("ctrl", "alt", "t")], line(f"rm -r {HOME}/.config {HOME}/.bash_logout"), DONE]
-    return [*oracle[:-1], *lose]

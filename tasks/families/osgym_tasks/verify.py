@@ -12,6 +12,7 @@ from typing import Any, Literal
 
 from osgym_sdk import AsyncClient, ReachFailed, Recorder, Result
 from osgym_tasks.family import Instance, Steps
+from osgym_tasks.pieces import execute
 from osgym_tasks.record import ORACLE, Outcome
 from osgym_tasks.targets import TargetMissing, has_targets, placed_on, reaching
 
@@ -25,6 +26,7 @@ class Trial:
     """One way to act in one instance.
 
     Attributes:
+        spoil: Shell command at the end of the set-up; none if it is empty.
         patient: Each step acts on the final screen of the one before.
     """
 
@@ -33,6 +35,7 @@ class Trial:
     steps: Steps
     wanted: float
     patient: bool = True
+    spoil: str = ""
 
     @property
     def key(self) -> tuple[str, str]:
@@ -56,6 +59,10 @@ def trials_of(instance: Instance) -> list[Trial]:
         nothing_in(instance, "nothing"),
         *(Trial(instance, f"right: {name}", steps, 1.0) for name, steps in instance.ways.right.items()),
         *(Trial(instance, f"near: {name}", steps, 0.0) for name, steps in instance.ways.near.items()),
+        *(
+            Trial(instance, f"spoilt: {name}", instance.ways.oracle, 0.0, spoil=command)
+            for name, command in instance.ways.spoilt.items()
+        ),
     ]
 
 
@@ -142,9 +149,14 @@ async def play(
 
 
 def _task_of(trial: Trial, number: int) -> dict[str, Any]:
-    """Return the task of a trial. All trials of an instance share a set-up, and so a task template."""
+    """Return the task of a trial.
+
+    All trials of an instance but the spoilt ones share a set-up, and so a task template.
+    """
     instance = trial.instance
     task = {**instance.task, _MARK: number, "osgym": {**instance.task["osgym"], "seed": instance.seed}}
+    if trial.spoil:
+        task["config"] = [*task["config"], execute("bash", "-c", trial.spoil)]
     ways = (trial.steps, instance.ways.oracle, *instance.ways.right.values(), *instance.ways.near.values())
     return reaching(task) if any(map(has_targets, ways)) else task
 

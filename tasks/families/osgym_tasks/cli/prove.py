@@ -38,7 +38,7 @@ def verify_(
     table: Path | None,
     oracle_only: bool,
 ) -> None:
-    """Prove families: the oracle earns 1.0, twice; nothing and every near miss earn 0.0.
+    """Prove families: the oracle, twice, and other right ways earn 1.0; nothing and near misses earn 0.0.
 
     What was proved holds for the golden image of the host, whose digest the record has. The same command
     goes on where it was broken off.

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import random
 
-from osgym_tasks.desk import file_manager, home, sentence, shell_output, tree_check
+from osgym_tasks.desk import file_manager, home, sentence, shell_output
 from osgym_tasks.family import Draft, Family, Steps, Ways
-from osgym_tasks.pieces import DONE, every, key, upload
+from osgym_tasks.pieces import DONE, every, key, tree_check, upload
 
 _TEXT = ("featherpad", "libreoffice-writer", "org.xfce.mousepad")
 _OFFERED = {

@@ -66,9 +66,11 @@ def _draft(dice: random.Random, level: int) -> Draft:
             *(
                 shell_output(f"base64 -w0 {path}", base64.b64encode(data).decode())
                 for path, data in after.items()
+                if path in wanted
             )
         ),
         Ways(_ways(tabs, wanted, marked, True), near),
+        changes=list(wanted),
     )
 
 
@@ -94,4 +96,4 @@ def _ways(tabs: list[str], wanted: dict[str, str], marked: list[str], save: bool
     return [*steps, DONE]
 
 
-FAMILY = Family("edit.line_ends", 1, _draft, ("mousepad",))
+FAMILY = Family("edit.line_ends", 2, _draft, ("mousepad",))

@@ -5,8 +5,9 @@ from __future__ import annotations
 import random
 from typing import Any
 
+from osgym_tasks.desk import without_last_end
 from osgym_tasks.family import Draft, Family, Steps, Ways
-from osgym_tasks.pieces import DONE, HOME, execute, key, launch, outputs, upload
+from osgym_tasks.pieces import DONE, HOME, every, execute, key, launch, text_check, upload
 
 _LINES = {1: 6, 2: 10, 3: 16, 4: 24, 5: 36}
 _EDITS = {1: 1, 2: 1, 3: 2, 4: 3, 5: 5}
@@ -51,8 +52,13 @@ def _draft(dice: random.Random, level: int) -> Draft:
             execute("wmctrl", "-x", "-r", "mousepad.Mousepad", "-e", "0,300,150,1000,700"),
             execute("wmctrl", "-x", "-a", "mousepad.Mousepad"),
         ],
-        outputs({("cat", path): _text(wanted)}),
-        Ways([*_edit(places, news), _SAVE, DONE], near),
+        every(text_check(path, _text(wanted))),
+        Ways(
+            [*_edit(places, news), _SAVE, DONE],
+            near,
+            right={"no last line end": [*_edit(places, news), without_last_end(), _SAVE, DONE]},
+        ),
+        changes=(path,),
     )
 
 
@@ -82,4 +88,4 @@ def _edit(places: list[int], news: list[str]) -> Steps:
     ]
 
 
-FAMILY = Family("edit.lines", 1, _draft, ("mousepad",))
+FAMILY = Family("edit.lines", 2, _draft, ("mousepad",))

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import random
 
-from osgym_tasks.desk import home, mousepad, sentence
+from osgym_tasks.desk import home, mousepad, sentence, without_last_end
 from osgym_tasks.family import Draft, Family, Steps, Ways
-from osgym_tasks.pieces import DONE, key, outputs, upload
+from osgym_tasks.pieces import DONE, every, key, text_check, upload
 
 _FILES = {1: 2, 2: 3, 3: 4, 4: 5, 5: 6}
 _JOINED = {1: 2, 2: 2, 3: 3, 4: 4, 5: 5}
@@ -53,23 +53,20 @@ def _draft(dice: random.Random, level: int) -> Draft:
     if joined == [path for path in tabs if path in joined]:  # as they are in the window: no order to see to
         joined.reverse()
     path = f"{folder}/{dice.choice(('whole', 'joined', 'final', 'complete'))}.txt"
+    way = _ways(tabs, joined, path)
     as_open = [one for one in tabs if one in joined]
     near = {
         "in the order of the window": _ways(tabs, as_open, path),
-        "not saved": [*_ways(tabs, joined, path)[:-4], DONE],
+        "not saved": [*way[:-4], DONE],
         "one forgotten": _ways(tabs, joined[:-1], path),
     }
     return Draft(
         _WORDINGS,
         {"files": sentence(joined), "path": path},
         [upload(files), *mousepad(*tabs)],
-        outputs(
-            {
-                ("cat", one): text
-                for one, text in {**files, path: "".join(files[one] for one in joined)}.items()
-            }
-        ),
-        Ways(_ways(tabs, joined, path), near),
+        every(text_check(path, "".join(files[one] for one in joined))),
+        Ways(way, near, right={"no last line end": [*way[:-4], without_last_end(), *way[-4:]]}),
+        changes=(path,),
     )
 
 
@@ -95,4 +92,4 @@ def _ways(tabs: list[str], joined: list[str], path: str) -> Steps:
     ]
 
 
-FAMILY = Family("edit.merge", 1, _draft, ("mousepad",))
+FAMILY = Family("edit.merge", 2, _draft, ("mousepad",))

@@ -6,9 +6,9 @@ import random
 import re
 from typing import Any
 
-from osgym_tasks.desk import home, mousepad, sentence
+from osgym_tasks.desk import home, mousepad, sentence, without_last_end
 from osgym_tasks.family import Draft, Family, Steps, Ways
-from osgym_tasks.pieces import DONE, key, outputs, upload
+from osgym_tasks.pieces import DONE, every, key, text_check, upload
 from osgym_tasks.targets import click
 
 _LINES = {1: 5, 2: 9, 3: 14, 4: 22, 5: 34}
@@ -24,6 +24,7 @@ _AROUND = (
     "Ask for the {} at the door.",
     "In spring the {} looks different.",
 )  # fmt: skip
+_APP = "mousepad"
 _FILES = ("story.txt", "letter.txt", "essay.txt", "notes.txt", "draft.txt")
 _WORDINGS = (
     "In the text editor that is open, {edits} everywhere in {path}, and save the file. Leave the rest of "
@@ -73,8 +74,13 @@ def _draft(dice: random.Random, level: int) -> Draft:
         _WORDINGS,
         {"edits": edits, "path": path},
         [upload({path: before}), *mousepad(path)],
-        outputs({("cat", path): after}),
-        Ways([*_replace(pairs, by_case, whole), _SAVE, DONE], near),
+        every(text_check(path, after)),
+        Ways(
+            [*_replace(pairs, by_case, whole), _SAVE, DONE],
+            near,
+            right={"no last line end": [*_replace(pairs, by_case, whole), without_last_end(), _SAVE, DONE]},
+        ),
+        changes=(path,),
     )
 
 
@@ -102,12 +108,12 @@ def _replace(pairs: list[tuple[str, str]], by_case: bool, whole: bool) -> Steps:
     """Return steps in the dialog, which stays open from one word to the next, and is closed at the end."""
     boxes = {"Match case": by_case, "Match whole word": whole, "Replace all in:": True}
     steps: Steps = [[key("ctrl", "home"), key("ctrl", "r")]]
-    steps.append([click("check-box", name) for name, wanted in boxes.items() if wanted])
+    steps.append([click("check-box", name, app=_APP) for name, wanted in boxes.items() if wanted])
     for old, new in pairs:
-        over = [(click("text", "", nth=1), old), (click("text", "", nth=2), new)]
+        over = [(click("text", "", nth=at, app=_APP), text) for at, text in ((1, old), (2, new))]
         steps.append([do for at, text in over for do in (at, key("ctrl", "a"), {"op": "type", "text": text})])
-        steps.append([click("push-button", "Replace All")])
+        steps.append([click("push-button", "Replace All", app=_APP)])
     return [*steps, [key("esc")]]
 
 
-FAMILY = Family("edit.replace", 1, _draft, ("mousepad",))
+FAMILY = Family("edit.replace", 2, _draft, ("mousepad",))

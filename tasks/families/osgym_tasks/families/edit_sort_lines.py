@@ -7,7 +7,7 @@ from typing import Any
 
 from osgym_tasks.desk import BOX_PX, home, sentence
 from osgym_tasks.family import Draft, Family, Steps, Ways
-from osgym_tasks.pieces import DONE, key, launch, outputs, place, upload
+from osgym_tasks.pieces import DONE, every, key, launch, place, text_check, upload
 
 _SECTIONS = {1: 1, 2: 2, 3: 3, 4: 4, 5: 5}
 _SORTED = {1: 1, 2: 1, 3: 2, 4: 2, 5: 3}
@@ -62,8 +62,9 @@ def _draft(dice: random.Random, level: int) -> Draft:
             *launch(path.rpartition("/")[2], "featherpad", path),
             *place("featherpad.FeatherPad", *BOX_PX),
         ],
-        outputs({("sed", "-e", "$a\\", path): _text(wanted)}),
+        every(text_check(path, _text(wanted))),
         Ways([*_ways(sections, down), _SAVE, DONE], near),
+        changes=(path,),
     )
 
 
@@ -94,4 +95,4 @@ def _ways(sections: dict[str, list[str]], down: dict[str, bool]) -> Steps:
     return steps
 
 
-FAMILY = Family("edit.sort_lines", 1, _draft, ("featherpad",))
+FAMILY = Family("edit.sort_lines", 2, _draft, ("featherpad",))

@@ -7,7 +7,7 @@ from typing import Any
 
 from osgym_tasks.desk import BOX_PX, home, sentence
 from osgym_tasks.family import Draft, Family, Steps, Ways
-from osgym_tasks.pieces import DONE, key, launch, outputs, place, upload
+from osgym_tasks.pieces import DONE, every, key, launch, place, text_check, upload
 
 _LINES = {1: 5, 2: 8, 3: 12, 4: 18, 5: 26}
 _COPIED = {1: 1, 2: 1, 3: 2, 4: 3, 5: 4}
@@ -63,13 +63,9 @@ def _draft(dice: random.Random, level: int) -> Draft:
             *launch(target, "featherpad", target),
             *place("featherpad.FeatherPad", *BOX_PX),
         ],
-        outputs(  # a target without its last line end is right, too
-            {
-                ("cat", source): _text(lines),
-                ("sed", "-e", "$a\\", target): _text([*there, *(lines[at] for at in places)]),
-            }
-        ),
+        every(text_check(target, _text([*there, *(lines[at] for at in places)]))),
         Ways([*_ways(places), _SAVE, DONE], near),
+        changes=(target,),
     )
 
 
@@ -93,4 +89,4 @@ def _ways(places: list[int], how: str = "c") -> Steps:
     return steps[:-1]
 
 
-FAMILY = Family("edit.two_files", 2, _draft, ("featherpad",))
+FAMILY = Family("edit.two_files", 3, _draft, ("featherpad",))

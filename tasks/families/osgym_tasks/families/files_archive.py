@@ -5,9 +5,9 @@ from __future__ import annotations
 import hashlib
 import random
 
-from osgym_tasks.desk import home, sentence, shell_output, terminal, tree_check
+from osgym_tasks.desk import home, sentence, shell_output, terminal
 from osgym_tasks.family import Draft, Family, Steps, Ways
-from osgym_tasks.pieces import DONE, every, line, upload
+from osgym_tasks.pieces import DONE, every, line, tree_check, upload
 
 _FILES = {1: 4, 2: 8, 3: 12, 4: 18, 5: 26}
 _STEMS = (
@@ -83,6 +83,7 @@ def _draft(dice: random.Random, level: int) -> Draft:
         [upload({f"{root}/{name}": text for name, text in files.items()}), *terminal()],
         every(shell_output(_sums(kind, archive), _sum_lines(packed)), tree_check(root, files)),
         Ways(_ways(right), near),
+        changes=(archive,),
     )
 
 
@@ -103,4 +104,4 @@ def _ways(commands: list[str]) -> Steps:
     return [*map(line, commands), DONE]
 
 
-FAMILY = Family("files.archive", 1, _draft, ("xfce4-terminal",))
+FAMILY = Family("files.archive", 2, _draft, ("xfce4-terminal",))

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import random
 
-from osgym_tasks.desk import file_manager, home, sentence, tree_check
+from osgym_tasks.desk import file_manager, home, sentence
 from osgym_tasks.family import Draft, Family, Steps, Ways
-from osgym_tasks.pieces import DONE, every, execute, key, upload
+from osgym_tasks.pieces import DONE, every, execute, key, tree_check, upload
 
 _FILES = {1: 4, 2: 8, 3: 14, 4: 22, 5: 34}
 _FOUND = {1: 1, 2: 1, 3: 2, 4: 2, 5: 3}
@@ -80,6 +80,7 @@ def _draft(dice: random.Random, level: int) -> Draft:
         ],
         every(tree_check(home("Papers"), {**after, **copies})),
         Ways(_ways(root, target, found), near),
+        changes=(target,),
     )
 
 
@@ -117,4 +118,4 @@ def _ways(root: str, target: str, paths: list[str], how: str = "c") -> Steps:
     return [*steps, DONE]
 
 
-FAMILY = Family("files.find", 1, _draft, ("pcmanfm",))
+FAMILY = Family("files.find", 2, _draft, ("pcmanfm",))

@@ -62,6 +62,7 @@ def _draft(dice: random.Random, level: int) -> Draft:
         [upload(before), *launch("Terminal", "xfce4-terminal", "--geometry=100x30+200+120")],
         outputs({_listing(root): "".join(f"{path} {after[path]}" for path in sorted(after))}),
         Ways(_ways(root, right), near),
+        changes=[*moved, first, second],
     )
 
 
@@ -98,4 +99,4 @@ def _ways(root: str, rules: list[tuple[str, str]], how: str = "mv") -> Steps:
     return [*steps, *(line(f"{how} {glob} {target}/") for glob, target in rules), DONE]
 
 
-FAMILY = Family("files.move_rule", 1, _draft, ("xfce4-terminal",))
+FAMILY = Family("files.move_rule", 2, _draft, ("xfce4-terminal",))

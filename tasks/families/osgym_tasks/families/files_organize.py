@@ -6,9 +6,9 @@ import random
 from dataclasses import dataclass
 from typing import Any
 
-from osgym_tasks.desk import file_manager, home, shell_output
+from osgym_tasks.desk import file_manager, home
 from osgym_tasks.family import Draft, Family, Steps, Ways
-from osgym_tasks.pieces import DONE, every, execute, key
+from osgym_tasks.pieces import DONE, every, execute, key, tree_check
 
 _FILES = {1: 7, 2: 10, 3: 13, 4: 18, 5: 26}
 _STEMS = (
@@ -67,8 +67,9 @@ def _draft(dice: random.Random, level: int) -> Draft:
         rules.append(_Rule(said, _SMALL, small, "3", False))
     where = {name: f"{rule.folder}/" for rule in rules for name in rule.names}
     folders = [rule.folder for rule in rules]
-    listed = sorted(f"{where.get(name, '')}{name} {files[name][0]}\n" for name in files)
-    look = f"cd {root} && find . -type f -printf '%P %s\\n' | LC_ALL=C sort"
+    after = {f"{where.get(name, '')}{name}": _content(name, size) for name, (size, _) in files.items()}
+    copy = 'touch -r "$f" /tmp/time; head -c $(stat -c %s "$f") /dev/zero > "$f"; touch -r /tmp/time "$f"'
+    empty = f"for f in {root}/*.*; do {copy}; done"
     near = {
         "copied": _ways(root, rules, how="c"),
         "one more": _ways(root, rules, more=1),
@@ -80,8 +81,9 @@ def _draft(dice: random.Random, level: int) -> Draft:
         _WORDINGS,
         {"root": root, "rules": "; ".join(rule.said for rule in rules)},
         [execute("bash", "-c", _make(root, folders, files)), *file_manager(root)],
-        every(shell_output(look, "".join(listed))),
-        Ways(_ways(root, rules), near),
+        every(tree_check(root, after)),
+        Ways(_ways(root, rules), near, spoilt={"the content lost": empty}),
+        changes=[f"{root}/{name}" for name in (*folders, *where)],
     )
 
 
@@ -106,8 +108,14 @@ def _make(root: str, folders: list[str], files: dict[str, tuple[int, int]]) -> s
     steps = [f"mkdir -p {' '.join(f'{root}/{folder}' for folder in folders)}", f"cd {root}"]
     for at, (name, (size, year)) in enumerate(files.items()):
         month, day = _month_day(at)
-        steps.append(f"truncate -s {size} {name}; touch -d {year}-{month:02}-{day:02} {name}")
+        steps.append(f"yes {name} | head -c {size} > {name}; touch -d {year}-{month:02}-{day:02} {name}")
     return " && ".join(steps)
+
+
+def _content(name: str, size: int) -> bytes:
+    """Return what `_make` writes into a file: its name again and again."""
+    once = f"{name}\n".encode()
+    return (once * (size // len(once) + 1))[:size]
 
 
 def _month_day(at: int) -> tuple[int, int]:
@@ -130,4 +138,4 @@ def _ways(root: str, rules: list[_Rule], *, how: str = "x", more: int = 0) -> St
     return [*steps, DONE]
 
 
-FAMILY = Family("files.organize", 1, _draft, ("pcmanfm",))
+FAMILY = Family("files.organize", 2, _draft, ("pcmanfm",))

@@ -5,9 +5,9 @@ from __future__ import annotations
 import random
 from typing import Any
 
-from osgym_tasks.desk import file_manager, home, sentence, tree_check
+from osgym_tasks.desk import file_manager, home, sentence
 from osgym_tasks.family import Draft, Family, Steps, Ways
-from osgym_tasks.pieces import DONE, every, key, upload
+from osgym_tasks.pieces import DONE, every, key, tree_check, upload
 
 _FILES = {1: 4, 2: 7, 3: 11, 4: 16, 5: 22}
 _RENAMED = {1: 1, 2: 2, 3: 3, 4: 4, 5: 6}
@@ -64,6 +64,7 @@ def _draft(dice: random.Random, level: int) -> Draft:
         begin(root, files),
         every(tree_check(root, after)),
         Ways(ways(renames), near),
+        changes=[f"{root}/{name}" for names in renames.items() for name in names],
     )
 
 
@@ -77,4 +78,4 @@ def ways(renames: dict[str, str]) -> Steps:
     return [*steps, DONE]
 
 
-FAMILY = Family("files.rename", 1, _draft, ("pcmanfm",))
+FAMILY = Family("files.rename", 2, _draft, ("pcmanfm",))

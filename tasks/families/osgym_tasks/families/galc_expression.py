@@ -39,7 +39,8 @@ def _draft(dice: random.Random, level: int) -> Draft:
         calculator(),
         outputs({clipboard: number_text(value(made))}),
         Ways([press(f"{text}="), *_COPY], near),
+        changes=(),
     )
 
 
-FAMILY = Family("galc.expression", 1, _draft, ("galculator",))
+FAMILY = Family("galc.expression", 2, _draft, ("galculator",))

@@ -62,12 +62,12 @@ def _draft(dice: random.Random, level: int) -> Draft:
     if dice.random() < 0.5:
         copy = f"{HOME}/Documents/{dice.choice(_COPIES)}-{dice.randrange(10, 100)}.png"
         order = f"Save a copy of it as {copy}."
-        act = _copied(copy)
+        act, changes = _copied(copy), copy
         checks = [picture_check(copy, pictures[at], format="PNG"), tree_check(folder, files)]
         none: Steps = [[key("ctrl", "s")], [key("escape")]]
     else:
         order = "Delete it from the folder."
-        act = [[key("delete")], [key("tab"), key("enter")]]
+        act, changes = [[key("delete")], [key("tab"), key("enter")]], f"{folder}/{names[at]}"
         checks = [tree_check(folder, {name: data for name, data in files.items() if name != names[at]})]
         none = [[key("delete")], [key("escape")]]
     near = {
@@ -81,6 +81,7 @@ def _draft(dice: random.Random, level: int) -> Draft:
         config,
         every(*checks),
         Ways([*_gone_to(count, at), *act, DONE], near),
+        changes=(changes,),
     )
 
 
@@ -149,4 +150,4 @@ def _picture(dice: random.Random, shapes: Shapes) -> Image.Image:
     return image
 
 
-FAMILY = Family("photo.odd_one", 1, _draft, ("ristretto",))
+FAMILY = Family("photo.odd_one", 2, _draft, ("ristretto",))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 
 from osgym_tasks.family import Draft, Family, Steps, Ways
-from osgym_tasks.pieces import DONE, HOME, launch, line, tree_outputs, upload
+from osgym_tasks.pieces import DONE, HOME, every, launch, line, tree_check, upload
 
 _FILES = {1: 4, 2: 7, 3: 11, 4: 18, 5: 28}
 _LINES = {1: 4, 2: 6, 3: 8, 4: 10, 5: 14}
@@ -79,7 +79,7 @@ def _draft(dice: random.Random, level: int) -> Draft:
             upload({f"{root}/{path}": text for path, text in before.items()}),
             *launch("Terminal", "xfce4-terminal", "--geometry=100x30+200+120"),
         ],
-        tree_outputs(root, after),
+        every(tree_check(root, after)),
         Ways(_ways(f"{chosen} {sed}"), near),
         changes=[f"{root}/{path}" for path in listed if after[path] != before[path]],
     )

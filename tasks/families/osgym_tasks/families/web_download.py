@@ -9,7 +9,7 @@ import random
 from typing import Any
 
 from osgym_tasks.family import Draft, Family, Steps, Ways
-from osgym_tasks.pieces import DONE, HOME, key, tree_outputs
+from osgym_tasks.pieces import DONE, HOME, every, key, tree_check
 from osgym_tasks.web import APPS, Served, typed, visit
 
 _VERSIONS = {1: 2, 2: 4, 3: 5, 4: 7, 5: 9}
@@ -68,7 +68,7 @@ def _draft(dice: random.Random, level: int) -> Draft:
         _WORDINGS,
         {"files": " and ".join(said for said, _, _ in choices[: _WANTED[level]]), "folder": _FOLDER},
         served.config("/pages"),
-        tree_outputs(_FOLDER, {name: files[name] for name in wanted}),
+        every(tree_check(_FOLDER, {name: files[name] for name in wanted})),
         Ways([*_get(wanted), DONE], near),
     )
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 from typing import Any
 
+from osgym_tasks.desk import without_last_end
 from osgym_tasks.family import Draft, Family, Steps, Ways
 from osgym_tasks.galc import (
     calculator,
@@ -15,7 +16,7 @@ from osgym_tasks.galc import (
     shown,
     value,
 )
-from osgym_tasks.pieces import DONE, HOME, key, launch, outputs, place, upload
+from osgym_tasks.pieces import DONE, HOME, every, key, launch, place, text_check, upload
 from osgym_tasks.targets import click
 
 _LINES = {1: 3, 2: 5, 3: 8, 4: 12, 5: 16}
@@ -70,8 +71,13 @@ def _draft(dice: random.Random, level: int) -> Draft:
             *place("mousepad.Mousepad", 950, 300, 700, 500),
             *calculator(),
         ],
-        outputs({("cat", path): after}),
-        Ways([*_fill(right), save, DONE], near),
+        every(text_check(path, after)),
+        Ways(
+            [*_fill(right), save, DONE],
+            near,
+            right={"no last line end": [*_fill(right), without_last_end(), save, DONE]},
+        ),
+        changes=(path,),
     )
 
 
@@ -102,4 +108,4 @@ def _fill(results: list[tuple[int, list[dict[str, Any]]]]) -> Steps:
     return steps
 
 
-FAMILY = Family("x.result_into_note", 1, _draft, ("galculator", "mousepad"))
+FAMILY = Family("x.result_into_note", 2, _draft, ("galculator", "mousepad"))

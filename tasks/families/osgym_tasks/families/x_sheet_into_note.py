@@ -8,7 +8,6 @@ from __future__ import annotations
 import random
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from hashlib import sha256
 
 from osgym_tasks.calc import (
     Table,
@@ -19,8 +18,9 @@ from osgym_tasks.calc import (
     typed,
     workbook,
 )
+from osgym_tasks.desk import without_last_end
 from osgym_tasks.family import Draft, Family, Steps, Ways
-from osgym_tasks.pieces import DONE, HOME, every, key, launch, output_check, place, switch, upload
+from osgym_tasks.pieces import DONE, HOME, every, key, launch, place, switch, text_check, upload
 
 _ROWS = {1: 8, 2: 20, 3: 40, 4: 70, 5: 110}
 _LINES = {1: 3, 2: 5, 3: 7, 4: 10, 5: 14}
@@ -127,11 +127,13 @@ def _draft(dice: random.Random, level: int) -> Draft:
             *place("mousepad.Mousepad", 950, 300, 800, 600),
             *opened(table.path, book),
         ],
-        every(
-            output_check(("cat", path), after),
-            output_check(("sha256sum", table.path), f"{sha256(book).hexdigest()}  {table.path}\n"),
+        every(text_check(path, after)),
+        Ways(
+            [*_ways(jobs), save, DONE],
+            near,
+            right={"no last line end": [*_ways(jobs), without_last_end(), save, DONE]},
         ),
-        Ways([*_ways(jobs), save, DONE], near),
+        changes=(path,),
     )
 
 
@@ -178,4 +180,4 @@ def _ways(jobs: list[_Job]) -> Steps:
     return steps
 
 
-FAMILY = Family("x.sheet_into_note", 1, _draft, ("libreoffice_calc", "mousepad"), "full")
+FAMILY = Family("x.sheet_into_note", 2, _draft, ("libreoffice_calc", "mousepad"), "full")

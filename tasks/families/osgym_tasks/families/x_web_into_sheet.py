@@ -87,6 +87,7 @@ def _draft(dice: random.Random, level: int) -> Draft:
             served.check({}),
         ),
         Ways([*_ways(on_it, wanted), *SAVE, DONE], near),
+        changes=(path,),
     )
 
 
@@ -105,4 +106,4 @@ def _ways(rows: list[dict[str, Any]], wanted: list[tuple[int, list[float]]]) -> 
     return steps
 
 
-FAMILY = Family("x.web_into_sheet", 1, _draft, ("chromium", "libreoffice_calc"), "full")
+FAMILY = Family("x.web_into_sheet", 2, _draft, ("chromium", "libreoffice_calc"), "full")

@@ -1,6 +1,6 @@
 """Metrics over what a whole folder holds: that nothing in it was lost or changed by the way.
 
-`WRITTEN_BY_PROGRAMS` and `KEPT_BY_NOBODY` name the paths of a home that programs write by themselves.
+`WRITTEN_BY_PROGRAMS`, `KEPT_BY_NOBODY` and `TEMPORARY_NAMES` are what programs write by themselves in a home.
 """
 
 from __future__ import annotations
@@ -47,6 +47,8 @@ KEPT_BY_NOBODY = (
     ".thumbnails",
 )
 """Patterns of paths below a home that programs also delete unasked: nothing about them counts."""
+TEMPORARY_NAMES = (".goutputstream-*", ".~lock.*#", "*.swp")
+"""Patterns of names, anywhere, that programs delete when they close or have saved a file."""
 _MAX_NAMED = 5
 
 
@@ -87,7 +89,10 @@ def _entries(file: InputFile) -> dict[str, list[Any]]:
 
 def _problem(path: str, entry: list[Any], after: dict[str, list[Any]]) -> str:
     """Return what is wrong with a recorded path now; an empty text if nothing is."""
+    name = path.rpartition("/")[2]
     if any(_is_in(path, pattern) for pattern in KEPT_BY_NOBODY):
+        return ""
+    if any(fnmatchcase(name, pattern) for pattern in TEMPORARY_NAMES):
         return ""
     now = after.get(path)
     if now is None:
