@@ -59,11 +59,11 @@ class PlannedRun(ABC, Generic[T]):
         await asyncio.gather(*tasks, return_exceptions=True)
         if self._used:
             with contextlib.suppress(asyncio.QueueFull):
-                self._results.put_nowait(OSGymError(f"the {self.name} was closed", code="closed"))
+                self._results.put_nowait(OSGymError(f"aclose() ended the {self.name}", code="closed"))
 
     def __aiter__(self) -> AsyncIterator[T]:
         if self._used:
-            raise RuntimeError(f"a {self.name} is iterated over once")
+            raise RuntimeError(f"the {self.name} can be iterated over once only")
         self._used = True
         return self._run()
 

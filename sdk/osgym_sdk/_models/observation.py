@@ -30,6 +30,8 @@ if TYPE_CHECKING:
 
 _MIME = {ImageFormat.PNG: "image/png", ImageFormat.JPEG: "image/jpeg", ImageFormat.WEBP: "image/webp"}
 _PILLOW_NAMES = {ImageFormat.PNG: "PNG", ImageFormat.JPEG: "JPEG", ImageFormat.WEBP: "WEBP"}
+_MARKS = ("refused", "parsed", "episode_id", "task_id")
+"""Attributes of an observation that the client writes."""
 _PNG_HEAD = b"\x89PNG\r\n\x1a\n\x00\x00\x00\rIHDR"
 
 
@@ -140,15 +142,12 @@ class Observation(AnsweredStep):
 
     def _take_marks(self, other: Observation) -> None:
         """Take what the client wrote on another observation of the same answer."""
-        self.refused, self.parsed = other.refused, other.parsed
-        self.episode_id, self.task_id = other.episode_id, other.task_id
+        vars(self).update({name: getattr(other, name) for name in _MARKS})
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Copy and pickle what was seen: a copy belongs to no episode, so it has no ``final()``."""
-        return _restored, (
-            type(self), self.answer, bytes(self.data), self.timing, self.refused, self.parsed,
-            self.episode_id, self.task_id,
-        )  # fmt: skip
+        marks = {name: getattr(self, name) for name in _MARKS}
+        return _restored, (type(self), self.answer, bytes(self.data), self.timing, marks)
 
     @property
     def actions(self) -> tuple[Mapping[str, Any], ...]:
@@ -331,20 +330,12 @@ class Observation(AnsweredStep):
 
 
 def _restored(
-    kind: type[Observation],
-    answer: StepAnswer,
-    data: bytes,
-    timing: Timing | None,
-    refused: str | None,
-    parsed: Parsed | None = None,
-    episode_id: str = "",
-    task_id: str | None = None,
+    kind: type[Observation], answer: StepAnswer, data: bytes, timing: Timing | None, marks: Mapping[str, Any]
 ) -> Observation:
     """Return a copy of an observation, of the same class where that is one of ours."""
     obs = kind.__new__(kind)
     Observation.__init__(obs, answer, data, timing)
-    obs.refused, obs.parsed = refused, parsed
-    obs.episode_id, obs.task_id = episode_id, task_id
+    vars(obs).update(marks)
     return obs
 
 

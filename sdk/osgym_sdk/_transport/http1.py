@@ -157,7 +157,7 @@ class _Wire(asyncio.Protocol):
         self._transport.write(b"".join(http.send(event) or b"" for event in (line, data, h11.EndOfMessage())))
 
     async def next_event(self) -> h11.Event:
-        """Return what comes next of an answer. Raises h11.ProtocolError, OSError if the connection broke."""
+        """Return the next event of an answer. Raises h11.ProtocolError or OSError if the connection broke."""
         while (event := self._parsed()) is h11.NEED_DATA:
             await self._more()
         assert not isinstance(event, type)
