@@ -184,7 +184,7 @@ def test_the_cost_model_is_pure() -> None:
     pure = [
         "cost.model", "cost.queueing", "cost.price", "cost.mix", "cost.planner", "cost.compare", "cost.curve",
         "catalogue.shapes", "config.keys",
-        "config.places", "config.ssh_hosts",
+        "config.ssh_hosts",
         "fleet.boot_status",
         "config.providers", "config.readers", "fleet.boot", "fleet.policy",
         "providers.aws.facts", "providers.aws.policy", "providers.gcp.facts", "providers.gcp.policy",

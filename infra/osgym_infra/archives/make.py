@@ -12,11 +12,10 @@ import os
 import shlex
 import sys
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from osgym_infra.archives.pack import agent_definition
+from osgym_infra.archives.pack import PackedArchive, agent_definition
 from osgym_infra.links.access import LOCAL
 from osgym_infra.links.errors import CommandFailed, FleetHostError, Interrupted
 from osgym_infra.links.link import OutputListener
@@ -37,20 +36,6 @@ PASSED = ("OSGYM_", "PIP_")
 """Of our environment, commands get what begins like this, but for the token."""
 
 
-@dataclass(frozen=True, slots=True)
-class BuiltArchive:
-    """Archive with its digests and size.
-
-    Attributes:
-        digest: Digest of the image in it; empty for an agent.
-    """
-
-    archive: Path
-    sha256: str
-    size: int
-    digest: str
-
-
 async def definition(kind: str, values: Mapping[str, Any]) -> str:
     """Return the digest of the archive's sources, without making it.
 
@@ -64,7 +49,7 @@ async def definition(kind: str, values: Mapping[str, Any]) -> str:
     return output.split()[-1]
 
 
-async def make(kind: str, values: Mapping[str, Any], say: OutputListener) -> BuiltArchive:
+async def make(kind: str, values: Mapping[str, Any], say: OutputListener) -> PackedArchive:
     """Bake the image, unless the store has one of this definition, and pack it.
 
     Raises:
@@ -161,9 +146,9 @@ def environment(ours: Mapping[str, str]) -> dict[str, str]:
     return {"OSGYM_DATA_DIR": "/var/lib/osgym", "PYTHONDONTWRITEBYTECODE": "1", **passed}
 
 
-def _made(output: str) -> BuiltArchive:
+def _made(output: str) -> PackedArchive:
     found = json.loads(output.strip().splitlines()[-1])
-    return BuiltArchive(Path(found["path"]), found["sha256"], found["size_bytes"], found["digest"])
+    return PackedArchive(Path(found["path"]), found["sha256"], found["digest"])
 
 
 def _lock(values: Mapping[str, Any]) -> list[str]:

@@ -14,7 +14,7 @@ from osgym_infra.catalogue.load import load
 from osgym_infra.catalogue.shapes import Market
 from osgym_infra.cli import tables
 from osgym_infra.cli.common import exits, quotas, rates
-from osgym_infra.cost.model import LOCAL, QEMU, ReplicaNeeds, Rules, boots_machines
+from osgym_infra.cost.model import LOCAL, QEMU, Rules, boots_machines
 from osgym_infra.cost.planner import FleetPlan, PlanRequest, plan_fleet
 from osgym_infra.cost.price import CostAssumptions, FramesTo, Interruptions
 from osgym_infra.errors import BadInput
@@ -22,6 +22,8 @@ from osgym_infra.workloads import profile as profiles
 from osgym_infra.workloads.profile import Bound, Profile
 from osgym_protocol.option_groups import GroupedCommand, option_group
 
+OF_REPLICA = ("overhead_gib", "step_cpu_s", "reset_cpu_s", "idle_cores", "think_s", "overlay_gib")
+"""Options that are named like the replica's needs."""
 MARKETS = {"on-demand": Market.ON_DEMAND, "spot": Market.SPOT, "dedicated": Market.DEDICATED}
 
 EPILOG = """\b
@@ -169,7 +171,12 @@ def make_request(replicas: int, measured: Profile, options: dict[str, Any]) -> P
     rebuild_h = options["rebuild_h"]
     return PlanRequest(
         replicas=replicas,
-        replica=make_replica(measured, options),
+        replica=profiles.with_values(
+            measured.replica(Bound(options["bound"])),
+            working_set_gib=options["replica_ram_gib"],
+            shared_fraction=options["shared"],
+            **{name: options[name] for name in OF_REPLICA},
+        ),
         runtime=runtime,
         rules=Rules(
             max_replicas=options["max_replicas_per_host"],
@@ -197,21 +204,6 @@ def make_request(replicas: int, measured: Profile, options: dict[str, Any]) -> P
         allow_unknown_kvm=options["allow_unknown_kvm"],
         emulated=emulated,
         max_hosts=quotas(options["max_hosts"]),
-    )
-
-
-def make_replica(measured: Profile, options: dict[str, Any]) -> ReplicaNeeds:
-    """Return the profile's replica with the values of the options in its place."""
-    return profiles.with_values(
-        measured.replica(Bound(options["bound"])),
-        working_set_gib=options["replica_ram_gib"],
-        shared_fraction=options["shared"],
-        overhead_gib=options["overhead_gib"],
-        step_cpu_s=options["step_cpu_s"],
-        reset_cpu_s=options["reset_cpu_s"],
-        idle_cores=options["idle_cores"],
-        think_s=options["think_s"],
-        overlay_gib=options["overlay_gib"],
     )
 
 

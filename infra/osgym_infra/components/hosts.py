@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from typing import Any, ClassVar
+from urllib.parse import urlencode
 
 import pulumi
 
@@ -45,6 +46,15 @@ class ProviderHosts(pulumi.ComponentResource):
         """Make everything, set `token_source` and `ca`, and return the hosts as they stand in fleet.json: one
         by one, or a list of those that a group has now."""
         raise NotImplementedError
+
+    def _where_to_look(self, scheme: str, **known: str) -> str:
+        """Return the URL by which clients discover hosts; it has all that they need beside the secret."""
+        known["address"] = "private" if self._config.private else "public"
+        if self._config.token_secret:
+            known["scheme"] = "http"
+        else:
+            known["server_name"] = self._args.server_name
+        return f"{scheme}://{FLEET_TAG}={self._args.tags[FLEET_TAG]}?{urlencode(known)}"
 
     def _script(self, group: HostGroup, more: Mapping[str, str] | None = None) -> pulumi.Output[str]:
         """Return the start script of a group's hosts; `more` are settings of the provider."""

@@ -158,6 +158,12 @@ def names_like(pattern: re.Pattern[str], fits: str) -> Reader:
     return read
 
 
+def check_offered(name: str, value: int, least: int, most: int, what: str) -> None:
+    """Raise `BadInput` for a value that a cloud does not offer."""
+    if not least <= value <= most:
+        raise bad_key(name, f"{value} is not offered", f"{least} to {most} {what}")
+
+
 def short(value: object) -> str:
     """Return a value shortened for a message."""
     text = repr(value)

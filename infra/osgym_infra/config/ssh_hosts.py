@@ -36,14 +36,9 @@ DIRECT = SshLogin("direct")
 
 
 @dataclass(frozen=True, slots=True)
-class SshHost:
+class SshHost(SshLogin):
     """Existing machine; the address `local` means this one, without ssh."""
 
-    address: str
-    port: int = 22
-    user: str = "root"
-    host_key: str = ""
-    ssh_key: str = ""
     jump: SshLogin | None = None
     max_replicas: int | None = None
 

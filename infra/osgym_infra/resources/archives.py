@@ -12,6 +12,7 @@ from pulumi.provider.experimental.property_value import PropertyValue
 
 from osgym_infra.archives import make
 from osgym_infra.archives.make import AGENT, IMAGE
+from osgym_infra.archives.pack import PackedArchive
 from osgym_infra.links.errors import CommandFailed, FleetHostError
 from osgym_infra.links.link import OutputListener
 from osgym_infra.resources.values import Values, plain_all, wrapped
@@ -34,7 +35,7 @@ OUTPUTS = ("archive", "sha256", "size", "digest")
 PREVIEW = "MAKE_PREVIEW"
 """A variable that `make preview` sets."""
 
-Run = Callable[[Coroutine[Any, Any, make.BuiltArchive]], Awaitable[make.BuiltArchive]]
+Run = Callable[[Coroutine[Any, Any, PackedArchive]], Awaitable[PackedArchive]]
 """Runs what makes an archive so that the engine can cancel it."""
 
 
@@ -113,7 +114,7 @@ async def update(kind: str, request: api.UpdateRequest, run: Run, say: OutputLis
         return api.UpdateResponse(dict(request.news))
     made = await run(make.make(kind, plain_all(request.news), say))
     former = plain_all(request.olds)
-    if former.get("archive") != str(made.archive):
+    if former.get("archive") != str(made.path):
         _remove(former)
     return api.UpdateResponse(_outputs(request.news, made))
 
@@ -135,6 +136,7 @@ def _remove(state: Mapping[str, Any]) -> None:
         Path(path).unlink(missing_ok=True)
 
 
-def _outputs(given: Values, made: make.BuiltArchive) -> dict[str, PropertyValue]:
-    found = {"archive": str(made.archive), "sha256": made.sha256, "size": made.size, "digest": made.digest}
+def _outputs(given: Values, made: PackedArchive) -> dict[str, PropertyValue]:
+    size = made.path.stat().st_size
+    found = {"archive": str(made.path), "sha256": made.sha256, "size": size, "digest": made.digest}
     return {**given, **{name: wrapped(found[name]) for name in OUTPUTS}}

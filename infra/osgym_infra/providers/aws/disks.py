@@ -7,7 +7,7 @@ import math
 import pulumi_aws as aws
 
 from osgym_infra.config.keys import FleetConfig
-from osgym_infra.config.readers import bad_key
+from osgym_infra.config.readers import bad_key, check_offered
 from osgym_infra.fleet.bounds import HostGroup
 
 ROOT_GIB = 30
@@ -37,10 +37,10 @@ def disks(group: HostGroup, config: FleetConfig) -> list[aws.ec2.LaunchTemplateB
     if iops is not None:
         most = max(LEAST_IOPS, min(MOST_IOPS, MOST_IOPS_PER_GIB * gib))
         key = "data_disk_mib_per_s" if config.data_disk_iops is None else "data_disk_iops"
-        _within(key, iops, LEAST_IOPS, most, f"IOPS on {gib} GiB")
+        check_offered(key, iops, LEAST_IOPS, most, f"IOPS on {gib} GiB")
     if mib_per_s is not None:
         most = min(MOST_MIB_PER_S, (iops or LEAST_IOPS) // IOPS_PER_MIB_PER_S)
-        _within("data_disk_mib_per_s", mib_per_s, LEAST_MIB_PER_S, most, f"MiB/s with {iops} IOPS")
+        check_offered("data_disk_mib_per_s", mib_per_s, LEAST_MIB_PER_S, most, f"MiB/s with {iops} IOPS")
     return [*found, _disk(DATA_DEVICE, gib, iops, mib_per_s)]
 
 
@@ -58,8 +58,3 @@ def _disk(
             delete_on_termination="true",
         ),
     )
-
-
-def _within(key: str, value: int, least: int, most: int, what: str) -> None:
-    if not least <= value <= most:
-        raise bad_key(key, f"{value} is not offered", f"{least} to {most} {what}")

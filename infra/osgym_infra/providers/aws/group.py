@@ -12,7 +12,7 @@ import pulumi_aws as aws
 from pulumi_aws import autoscaling
 
 from osgym_infra.catalogue.shapes import Market
-from osgym_infra.components.common import FLEET_TAG
+from osgym_infra.components.common import FLEET_TAG, TARGET_PRESSURE_PERCENT, WARMUP_S
 from osgym_infra.fleet.bounds import HostGroup
 from osgym_infra.providers.aws.iam import FLEET_DIMENSION, METRICS_NAMESPACE, PRESSURE_METRIC
 from osgym_infra.providers.aws.scope import Scope
@@ -23,10 +23,6 @@ LEAST_HEARTBEAT_S, MOST_HEARTBEAT_S = 30, 7200
 RecordLifecycleActionHeartbeat."""
 DRAIN_SPARE_S = 120
 """What a host needs besides its episodes: to hear of it, and to write trajectories."""
-TARGET_PRESSURE_PERCENT = 80.0
-"""Of what the hosts admit is in use: above it hosts are added, well below it removed."""
-WARMUP_S = 600
-"""From a machine's start to its desktops: before that its load says nothing."""
 CAPACITY_TIMEOUT = "15m"
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from typing import Any
-from urllib.parse import urlencode
 
 import pulumi
 import pulumi_aws as aws
@@ -28,7 +27,8 @@ class ReplicaHosts(ProviderHosts):
     def _make(self) -> list[pulumi.Output[list[dict[str, Any]]]]:
         scope = self._scope = Scope(self._name, self._args, self._child, self._kept)
         groups = self._args.blueprint.groups
-        self.discover = self._where_to_look()
+        port = str(self._config.agent_port)
+        self.discover = self._where_to_look("aws-tag", region=self._config.region, port=port)
         zones = zones_of(scope)
         check_subnets(scope, groups, zones)
         check_nesting(scope)
@@ -68,16 +68,6 @@ class ReplicaHosts(ProviderHosts):
             lambda found: f"{found[0]}# secret {found[1]}\n"
         )
         return marked.apply(ec2_user_data)
-
-    def _where_to_look(self) -> str:
-        """Return the URL by which clients discover hosts; it has all that they need beside the secret."""
-        known = {"region": self._config.region, "port": str(self._config.agent_port)}
-        known["address"] = "private" if self._config.private else "public"
-        if self._config.token_secret:
-            known["scheme"] = "http"
-        else:
-            known["server_name"] = self._args.server_name
-        return f"aws-tag://{FLEET_TAG}={self._args.tags[FLEET_TAG]}?{urlencode(known)}"
 
     def _lifecycle(self, group: HostGroup) -> dict[str, str]:
         """Return the settings by which a host lets its group end it."""

@@ -6,7 +6,7 @@ import math
 from dataclasses import dataclass
 
 from osgym_infra.config.keys import FleetConfig
-from osgym_infra.config.readers import bad_key
+from osgym_infra.config.readers import bad_key, check_offered
 from osgym_infra.fleet.bounds import HostGroup
 
 ROOT_GIB = 30
@@ -50,13 +50,9 @@ def data_disk(group: HostGroup, config: FleetConfig) -> DataDisk:
     # Both are asked for, or neither: the one that is not said is the least that goes with the other.
     iops = max(LEAST_IOPS, low * (mib_per_s or 0)) if iops is None else iops
     mib_per_s = max(LEAST_MIB_PER_S, math.ceil(iops / high)) if mib_per_s is None else mib_per_s
-    _within("data_disk_iops", iops, LEAST_IOPS, min(MOST_IOPS, MOST_IOPS_PER_GIB * gib), f"IOPS on {gib} GiB")
+    most = min(MOST_IOPS, MOST_IOPS_PER_GIB * gib)
+    check_offered("data_disk_iops", iops, LEAST_IOPS, most, f"IOPS on {gib} GiB")
     most = min(MOST_MIB_PER_S, max(LEAST_MIB_PER_S, iops // low))
     least = max(LEAST_MIB_PER_S, math.ceil(iops / high))
-    _within("data_disk_mib_per_s", mib_per_s, least, most, f"MiB/s with {iops} IOPS")
+    check_offered("data_disk_mib_per_s", mib_per_s, least, most, f"MiB/s with {iops} IOPS")
     return DataDisk(PROVISIONED, gib, iops, mib_per_s)
-
-
-def _within(key: str, value: int, least: int, most: int, what: str) -> None:
-    if not least <= value <= most:
-        raise bad_key(key, f"{value} is not offered", f"{least} to {most} {what}")

@@ -8,16 +8,12 @@ from typing import Any
 import pulumi
 from pulumi_gcp import compute
 
-from osgym_infra.components.common import FLEET_TAG
+from osgym_infra.components.common import FLEET_TAG, TARGET_PRESSURE_PERCENT, WARMUP_S
 from osgym_infra.fleet.bounds import HostGroup
 from osgym_infra.providers.gcp.scope import Scope
 from osgym_infra.providers.gcp.template import stand_in_types
 
 PRESSURE_METRIC = "custom.googleapis.com/osgym/lease_pressure_percent"
-TARGET_PRESSURE_PERCENT = 80.0
-"""Of what the hosts admit is in use: above it hosts are added, well below it removed."""
-WARMUP_S = 600
-"""From a machine's start to its desktops: before that its load says nothing."""
 SETTLE_S = 1800
 """So long the load has to be low before a host is removed."""
 HEALING_DELAY_S = 1800

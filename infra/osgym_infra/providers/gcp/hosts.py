@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from typing import Any
-from urllib.parse import urlencode
 
 import pulumi
 import pulumi_gcp as gcp
 
-from osgym_infra.components.common import FLEET_TAG, host_output
+from osgym_infra.components.common import host_output
 from osgym_infra.components.hosts import ProviderHosts
 from osgym_infra.config.keys import AGENT_PORT
 from osgym_infra.fleet.bounds import HostGroup
@@ -35,7 +34,8 @@ class ReplicaHosts(ProviderHosts):
         access = make_identity(scope)
         self.ca = access.authority
         self.token_source = pulumi.Output.concat("gcp:", access.secret)
-        self.discover = self._discover()
+        port = {} if self._config.agent_port == AGENT_PORT else {"port": str(self._config.agent_port)}
+        self.discover = self._where_to_look("gcp-label", project=scope.project, **port)
         check = make_check(scope)
         needs = [*place.needs, *access.needs]
         made = {}
@@ -48,18 +48,6 @@ class ReplicaHosts(ProviderHosts):
     def _probed(self) -> dict[str, str]:
         """Return the networks that the host's own firewall admits, health checks included."""
         return {"OSGYM_ALLOWED_CIDRS": " ".join((*self._config.allowed_cidrs, *PROBE_CIDRS))}
-
-    def _discover(self) -> str:
-        """Return the URL by which clients discover hosts."""
-        config = self._config
-        asked = {"project": self._scope.project, "address": "private" if config.private else "public"}
-        if config.agent_port != AGENT_PORT:
-            asked["port"] = str(config.agent_port)
-        if config.token_secret:
-            asked["scheme"] = "http"
-        else:
-            asked["server_name"] = self._args.server_name
-        return f"gcp-label://{FLEET_TAG}={self._args.tags[FLEET_TAG]}?{urlencode(asked)}"
 
     def _found(
         self, group: HostGroup, made: gcp.compute.RegionInstanceGroupManager
