@@ -75,7 +75,10 @@ run() { # name of the group, further arguments of pytest
     [ "$group" = "$1" ] || words+=" ${groups[$group]}"
   done
   read -ra arguments <<<"$words"
-  "$python" -m pytest -p tests.support.shared_files -o cache_dir="$work/$1" "${arguments[@]}" "${@:2}"
+  # Folders of its own, with short names for the sockets in them: a process ends with an error if it cannot clear
+  # what another one left mounted.
+  "$python" -m pytest -p tests.support.shared_files -o cache_dir="$work/$1.cache" --basetemp="$work/$1" \
+    "${arguments[@]}" "${@:2}"
 }
 first_run=(--durations=25 --taken="$work/taken")
 
@@ -106,7 +109,7 @@ again() { # name, status of the first run
   [ "$2" -ne 0 ] || return 0
   [ "$2" -eq 1 ] || { status=1; return 0; }
   printf '\n%s: these failed beside the other tests and are run once more, alone:\n' "$1"
-  "$python" - "$work/$1/v/cache/lastfailed" <<'PY' || { status=1; return 0; }
+  "$python" - "$work/$1.cache/v/cache/lastfailed" <<'PY' || { status=1; return 0; }
 import json, pathlib, sys
 failed = sorted(json.loads(pathlib.Path(sys.argv[1]).read_text()))
 print(*(f"  {test}" for test in failed), sep="\n")

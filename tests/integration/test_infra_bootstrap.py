@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 from tests.support import host_fixtures
-from tests.support.namespace_host import NamespaceHost, make_namespace_host, missing, remove_namespace_host
+from tests.support.namespace_host import NamespaceHost, missing, namespace_host
 
 from osgym_host.images.store import Image
 from osgym_infra.fleet.boot import env_file
@@ -83,13 +83,9 @@ def host(small_image: Image, tmp_path_factory: pytest.TempPathFactory) -> Iterat
     """A plain Debian with the bootstrap, its settings, and what it fetches beside it."""
     if lacking := missing():
         pytest.skip(f"missing: {lacking}")
-    folder = tmp_path_factory.mktemp("plain")
-    made = make_namespace_host(folder)
-    try:
+    with namespace_host(tmp_path_factory.mktemp("plain")) as made:
         prepare(made, small_image)
         yield made
-    finally:
-        remove_namespace_host(made)
 
 
 def test_a_plain_host_comes_to_serve_and_goes_again(host: NamespaceHost, small_image: Image) -> None:

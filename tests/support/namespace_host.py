@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import shutil
 import subprocess
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -55,29 +57,27 @@ class NamespaceHost:
         return subprocess.run(argv, capture_output=True, text=True, timeout=timeout_s, check=False)
 
 
-def remove_namespace_host(host: NamespaceHost) -> None:
-    """Removes its folder."""
-    if host.root.is_mount():
-        subprocess.run(["umount", str(host.root)], check=True)
-    shutil.rmtree(host.root, ignore_errors=True)
-
-
-def make_namespace_host(folder: Path) -> NamespaceHost:
-    """Installs a minimal Debian into `folder`; about a minute."""
+@contextlib.contextmanager
+def namespace_host(folder: Path) -> Iterator[NamespaceHost]:
+    """Install a minimal Debian into `folder`, about a minute; remove it afterwards, also if that fails."""
     root = folder / "root"
     argv = ["mmdebstrap", "--variant=minbase", "--include=iproute2", "bookworm", str(folder / "root.tar")]
     subprocess.run(argv, check=True, capture_output=True, timeout=600)
     root.mkdir()
-    if memory_will_do(root):
-        subprocess.run(["mount", "-t", "tmpfs", "-o", "size=5g,mode=755", "tmpfs", str(root)], check=True)
-    tar = ["tar", "-xf", str(folder / "root.tar"), "-C", str(root), "--exclude=./dev/*"]
-    subprocess.run(tar, check=True, timeout=120)
-    (folder / "root.tar").unlink()
-    for path in (Path("/etc/resolv.conf"), *Path("/etc/apt/apt.conf.d").glob("*")):
-        target = root / path.relative_to("/")
-        target.parent.mkdir(parents=True, exist_ok=True)
-        shutil.copyfile(path, target)
-    (
-        root / ".dockerenv"
-    ).touch()  # a container: settings of the kernel that cannot be changed are passed over
-    return NamespaceHost(root)
+    try:
+        if memory_will_do(root):
+            subprocess.run(["mount", "-t", "tmpfs", "-o", "size=5g,mode=755", "tmpfs", str(root)], check=True)
+        tar = ["tar", "-xf", str(folder / "root.tar"), "-C", str(root), "--exclude=./dev/*"]
+        subprocess.run(tar, check=True, timeout=120)
+        (folder / "root.tar").unlink()
+        for path in (Path("/etc/resolv.conf"), *Path("/etc/apt/apt.conf.d").glob("*")):
+            target = root / path.relative_to("/")
+            target.parent.mkdir(parents=True, exist_ok=True)
+            shutil.copyfile(path, target)
+        # A container: settings of the kernel that cannot be changed are passed over.
+        (root / ".dockerenv").touch()
+        yield NamespaceHost(root)
+    finally:
+        if root.is_mount():
+            subprocess.run(["umount", str(root)], check=True)
+        shutil.rmtree(root, ignore_errors=True)

@@ -335,8 +335,8 @@ def ssh_machine(folder: Path, number: int | None = None) -> Iterator[SshMachine]
     if not key.exists():
         tool("ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", str(key))
     machine = SshMachine(folder / f"machine-{number}", number, key)
-    machine.install(base_archive())
     try:
+        machine.install(base_archive())
         machine.boot()
         yield machine
     finally:
