@@ -10,7 +10,8 @@ from typing import Any
 import pytest
 from tests.support.api_answers import error
 from tests.support.fake_guest import PNG
-from tests.support.fake_runtime import TASK, Service, record, running_service, until
+from tests.support.fake_runtime import TASK, Service, record, running_service
+from tests.support.waiting import until
 
 PAGE = Path(__file__).parents[2] / "host_agent" / "osgym_host" / "http" / "dashboard" / "page"
 
@@ -108,6 +109,7 @@ async def test_who_looks_often_costs_one_look(service: Service) -> None:
 
 async def test_the_last_hour_in_samples(service: Service) -> None:
     """What was done since the sample before, and how the host stands."""
+    await service.agent.backend.history.close()  # no samples by the clock beside those that are taken here
     await played(service, 3)
     await until(lambda: service.agent.view.retired())
     service.agent.backend.history.sample()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -88,7 +89,7 @@ def test_a_site_is_recorded_by_a_desktop_and_replayed_in_others(
     kept = f"web_archive={archive}"
     recording = ("web=record", kept, "egress=allowlist", f"egress_allow={SITE}")
     with (
-        running_host("web-record", settings=recording, **options) as host,
+        running_host(f"web-record-{os.getpid()}", settings=recording, **options) as host,
         Client(host.url) as client,
         client.episode(wait_s=90) as episode,
     ):
@@ -98,7 +99,7 @@ def test_a_site_is_recorded_by_a_desktop_and_replayed_in_others(
     assert asked.count("/count") == 1
     internet.asked.clear()
     with (
-        running_host("web-replay", settings=("web=replay", kept), **options) as host,
+        running_host(f"web-replay-{os.getpid()}", settings=("web=replay", kept), **options) as host,
         Client(host.url) as client,
     ):
         with client.episode(wait_s=90) as episode:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import time
 from collections.abc import Iterator
 
@@ -28,7 +29,7 @@ LOST = (
 
 @pytest.fixture(scope="module")
 def host(small_image: Image) -> Iterator[HostProcess]:
-    with running_host("hostile", warm=2, max_replicas=4) as running:
+    with running_host(f"hostile-{os.getpid()}", warm=2, max_replicas=4) as running:
         yield running
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -38,7 +39,7 @@ def test_a_step_is_one_tree_from_client_to_guest(
     small_image: Image, collector: Collector, tmp_path: Path
 ) -> None:
     """Alone, in a batch, refused: its parts lie within each other, as long as the observation says."""
-    with running_host("test-tracing", log_dir=tmp_path) as host:
+    with running_host(f"tracing-{os.getpid()}", log_dir=tmp_path) as host:
         with Client(host.url) as client, client.episode() as one, client.episode() as other:
             alone = one.step([{"op": "click", "x": 400, "y": 300}])
             assert len(list(client.step_many([(one, KEY), (other, MOVE)]))) == 2
@@ -82,7 +83,7 @@ def test_nobody_waits_for_a_collector_that_is_not_there(small_image: Image, tmp_
     """Steps go on; the host agent stops within seconds, and has said why there are no spans."""
     nowhere = {**QUICK, "OTEL_EXPORTER_OTLP_ENDPOINT": "http://127.0.0.1:9"}
     traceparent = f"00-{'1' * 32}-{'2' * 16}-01"
-    with running_host("test-tracing-none", log_dir=tmp_path, env=nowhere) as host:
+    with running_host(f"untraced-{os.getpid()}", warm=1, log_dir=tmp_path, env=nowhere) as host:
         with Client(host.url) as client, client.episode() as episode:
             url = f"{host.url}/v1/episodes/{episode.episode_id}/step"
             for seq in (1, 2, 3):
