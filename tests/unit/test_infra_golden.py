@@ -301,6 +301,12 @@ async def test_a_machine_is_not_frozen_for_a_cloud_where_there_is_no_kvm(
     """The preview says so and how to make one, unless it is there already; own machines may emulate."""
     given = {"folder": str(tmp_path), "flavor": "small", "machines": True, "kvm": True}
     monkeypatch.setattr(make, "KVM", tmp_path / "kvm")
+
+    async def define(argv: list[str], *_: object, **__: object) -> str:
+        assert "definition" in argv
+        return "12" * 32
+
+    monkeypatch.setattr(make, "_run", define)
     known, wrong = await checked(IMAGE, given)
     assert list(wrong) == ["kvm"]
     for part in ("osgym:runtime", "osgym image snapshot small", "osgym fleet pack --vm", "osgym:image_uri"):
