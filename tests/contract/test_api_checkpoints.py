@@ -10,7 +10,8 @@ from typing import Any
 import pytest
 from tests.support.api_answers import error
 from tests.support.branching_calls import checkpoint, close, evaluate, kept, scratch
-from tests.support.fake_runtime import TASK, Service, record, running_service, until
+from tests.support.fake_runtime import TASK, Service, record, running_service
+from tests.support.waiting import until
 
 from osgym_sdk import wire
 

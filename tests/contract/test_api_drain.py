@@ -11,7 +11,8 @@ from typing import Any
 import httpx
 import pytest
 from click.testing import CliRunner
-from tests.support.fake_runtime import TASK, Served, Service, record, running_service, until
+from tests.support.fake_runtime import TASK, Served, Service, record, running_service
+from tests.support.waiting import stays, until
 
 from osgym_cli.drain import drain as drain_command
 from osgym_host.episodes.draining import DrainController
@@ -166,8 +167,7 @@ async def test_the_wall_clock_decides(service: Service) -> None:
     drain.update("gcp", Notice("preempted", 1030.0))
     now = 1024.9
     drain.update("operator", Notice("operator", 2000.0))
-    await asyncio.sleep(0.02)
-    assert len(agent.episodes.active()) == 1
+    await stays(lambda: len(agent.episodes.active()) == 1, 0.05)
     now = 1025.0
     await until(lambda: not agent.episodes.active())
     await drain.close()

@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 from tests.support.api_answers import error
 from tests.support.fake_guest import PNG
-from tests.support.fake_runtime import TASK, Service, record, until
+from tests.support.fake_runtime import TASK, Service, record
+from tests.support.waiting import until
 
 from osgym_sdk import wire
 

@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 from tests.support.api_answers import error
 from tests.support.fake_guest import PNG
-from tests.support.fake_runtime import TASK, Service, record, until
+from tests.support.fake_runtime import TASK, Service, record
+from tests.support.waiting import stays, until
 
 from osgym_protocol import limits
 from osgym_sdk import wire
@@ -157,8 +158,7 @@ async def test_a_step_before_the_evaluation_is_part_of_it(service: Service) -> N
     await until(lambda: guest.steps_begun == 1)
     path = f"/v1/episodes/{episode['episode_id']}/evaluate"
     check = asyncio.create_task(service.http.post(path, json={"lease": episode["lease"]}))
-    await asyncio.sleep(0.05)
-    assert ["answer"] not in guest.commands
+    await stays(lambda: ["answer"] not in guest.commands, 0.05)
     guest.step_gate.set()
     assert record(await step).meta["step"] == 1
     assert (await check).json()["reward"] == 1.0

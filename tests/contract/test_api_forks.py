@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 from tests.support.api_answers import error
 from tests.support.branching_calls import checkpoint, close, evaluate, fork, forked
-from tests.support.fake_runtime import TASK, Service, record, running_service, until
+from tests.support.fake_runtime import TASK, Service, record, running_service
+from tests.support.waiting import stays, until
 
 from osgym_sdk import wire
 
@@ -80,8 +81,7 @@ async def test_a_fork_waits_for_the_running_step(service: Service) -> None:
     step = asyncio.create_task(service.step(parent, 1, "click(1,1)"))
     await until(lambda: agent.steps_begun == 1)
     forking = asyncio.create_task(forked(service, parent, 2))
-    await asyncio.sleep(0.1)
-    assert service.runtime.points.taken == 0
+    await stays(lambda: service.runtime.points.taken == 0, 0.1)
     agent.step_gate.set()
     assert (await step).status_code == 200
     for child in await forking:

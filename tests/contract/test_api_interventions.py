@@ -12,6 +12,7 @@ import pytest
 from tests.support.api_answers import error
 from tests.support.branching_calls import evaluate
 from tests.support.fake_runtime import TASK, Service, record, running_service
+from tests.support.waiting import stays
 
 from osgym_sdk import wire
 
@@ -89,8 +90,7 @@ async def test_a_person_waits_for_the_running_step(service: Service) -> None:
     agent.step_gate.clear()
     step = asyncio.create_task(service.step(episode, 1, "click(1,1)"))
     person = asyncio.create_task(intervene(service, episode["replica_id"], 1, "click(50,5)"))
-    await asyncio.sleep(0.05)
-    assert not person.done()
+    await stays(lambda: not person.done(), 0.05)
     agent.step_gate.set()
     record(await step)
     record(await person)

@@ -13,7 +13,8 @@ import httpx
 import pytest
 from tests.support import fake_guest
 from tests.support.api_answers import error
-from tests.support.fake_runtime import TASK, Served, Service, record, running_service, slow_task, until
+from tests.support.fake_runtime import TASK, Served, Service, record, running_service, slow_task
+from tests.support.waiting import until
 
 from osgym_host.core.reasons import Reason
 from osgym_host.runtimes import base

@@ -11,7 +11,8 @@ from typing import Any
 
 import pytest
 from tests.support.api_answers import error
-from tests.support.fake_runtime import TASK, Service, record, running_service, slow_task, until
+from tests.support.fake_runtime import TASK, Service, record, running_service, slow_task
+from tests.support.waiting import until
 
 from osgym_host.core.reasons import Reason
 from osgym_host.episodes import journal

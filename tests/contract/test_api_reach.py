@@ -10,7 +10,8 @@ import httpx
 import pytest
 from tests.support.api_answers import error
 from tests.support.fake_guest import GuestAnswer
-from tests.support.fake_runtime import TASK, Service, record, until
+from tests.support.fake_runtime import TASK, Service, record
+from tests.support.waiting import until
 
 from osgym_host.guest_client import reach as calls
 from osgym_protocol.limits import MAX_REACHES_AT_ONCE

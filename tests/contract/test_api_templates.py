@@ -10,7 +10,8 @@ from typing import Any
 import pytest
 from tests.support.branching_calls import checkpoint, close, evaluate, forked
 from tests.support.fake_guest import Guest
-from tests.support.fake_runtime import TASK, Service, record, running_service, until
+from tests.support.fake_runtime import TASK, Service, record, running_service
+from tests.support.waiting import until
 
 from osgym_host.episodes.task_templates import TaskTemplates, TemplateChoice
 from osgym_host.replicas.brancher import ReplicaBrancher

@@ -10,7 +10,8 @@ from typing import Any
 import pytest
 from tests.contract.test_api_policy_losses import evaluated, score
 from tests.support.api_answers import error
-from tests.support.fake_runtime import TASK, FakeReplica, Service, running_service, until
+from tests.support.fake_runtime import TASK, FakeReplica, Service, running_service
+from tests.support.waiting import until
 
 from osgym_host.core.reasons import Reason
 from osgym_host.episodes import untouched

@@ -18,6 +18,7 @@ from typing import Any
 
 import pytest
 from tests.support.agent_endpoints import StillDesktop
+from tests.support.waiting import until
 
 from osgym_guest import osworld
 from osgym_guest.http import HttpError, Router
@@ -27,7 +28,6 @@ from osgym_guest.osworld.session import DesktopSession
 from osgym_guest.reach.execute import CommandSpec, Executions
 from osgym_guest.server import Server
 
-END_S = 10.0
 TYPING = "echo $$ >> {home}/pids; while :; do echo x >> {home}/typed; sleep 0.02; done"
 """Stands for a script that types: it goes on until it is ended."""
 
@@ -88,13 +88,6 @@ def answer(caller: socket.socket) -> Any:
     return json.loads(response.read())
 
 
-async def until(condition: Callable[[], bool], what: str) -> None:
-    end = time.monotonic() + END_S
-    while not condition():
-        assert time.monotonic() < end, what
-        await asyncio.sleep(0.01)
-
-
 def running(home: Path) -> list[int]:
     """Return the processes that wrote their number and have not ended."""
     found = []
@@ -124,9 +117,9 @@ async def test_a_command_ends_when_its_caller_leaves(connect: Connect, home: Pat
     typing = shlex.quote(TYPING.format(home=home))
     caller = connect()
     ask(caller, target, body_of(target, f"bash -mc {shlex.quote(f'sh -c {typing} & sh -c {typing}')}"))
-    await until(lambda: len(running(home)) == 2, "both loops run")
+    await until(lambda: len(running(home)) == 2, what="both loops run")
     caller.close()
-    await until(lambda: not running(home), "nothing of the command runs")
+    await until(lambda: not running(home), what="nothing of the command runs")
     size = (home / "typed").stat().st_size
     again = connect()
     ask(again, "/execute", {"command": "echo well", "shell": True})
@@ -141,9 +134,9 @@ async def test_a_check_ends_when_its_caller_leaves(connect: Connect, home: Path)
     caller = connect()
     ask(caller, "/execute_with_verification",
         {"command": ["true"], "verification": {"command_success": script}, "max_wait_time": 60})  # fmt: skip
-    await until(lambda: len(running(home)) == 1, "the check runs")
+    await until(lambda: len(running(home)) == 1, what="the check runs")
     caller.close()
-    await until(lambda: not running(home), "the check does not run")
+    await until(lambda: not running(home), what="the check has ended")
     assert len((home / "pids").read_text().split()) == 1
 
 
@@ -160,13 +153,13 @@ async def test_what_a_command_left_behind_goes_on(connect: Connect, home: Path) 
         "/execute",
         {"command": f"setsid sh -c '{script}' >/dev/null 2>&1 & sh -c '{script}'", "shell": True},
     )
-    await until(lambda: len(running(home)) == 3, "all run")
+    await until(lambda: len(running(home)) == 3, what="all run")
     leaving.close()
-    await until(lambda: len(running(home)) == 2, "the command has ended")
+    await until(lambda: len(running(home)) == 2, what="the command has ended")
     try:
         first, second = running(home)
         size = (home / "typed").stat().st_size
-        await until(lambda: (home / "typed").stat().st_size > size, "the others type on")
+        await until(lambda: (home / "typed").stat().st_size > size, what="the others type on")
         assert running(home) == [first, second]
     finally:
         for pid in running(home):
@@ -197,11 +190,11 @@ async def test_a_caller_that_ends_its_direction_and_leaves_later_ends_its_comman
     caller = connect()
     ask(caller, "/execute", {"command": TYPING.format(home=home), "shell": True})
     caller.shutdown(socket.SHUT_WR)
-    await until(lambda: len(running(home)) == 1, "it runs")
+    await until(lambda: len(running(home)) == 1, what="it runs")
     size = (home / "typed").stat().st_size
-    await until(lambda: (home / "typed").stat().st_size > size + 60, "it runs on while its caller waits")
+    await until(lambda: (home / "typed").stat().st_size > size + 60, what="it runs on while its caller waits")
     caller.close()
-    await until(lambda: not running(home), "it has ended")
+    await until(lambda: not running(home), what="it has ended")
 
 
 async def test_a_command_with_a_number_waits_for_callers_that_ask_again(
@@ -211,16 +204,16 @@ async def test_a_command_with_a_number_waits_for_callers_that_ask_again(
     executions = Executions(session, abandoned_s=0.5)
     order = CommandSpec(("/bin/sh", "-c", TYPING.format(home=home)), False, 60.0, home, (), b"")
     first = asyncio.create_task(executions.run("r", order))
-    await until(lambda: len(running(home)) == 1, "it runs")
+    await until(lambda: len(running(home)) == 1, what="it runs")
     first.cancel()
     await asyncio.wait((first,))
     second = asyncio.create_task(executions.run("r", order))
     left = time.monotonic()
-    await until(lambda: time.monotonic() > left + 0.8, "longer than a command without a caller may run")
+    await until(lambda: time.monotonic() > left + 0.8, what="longer than a command without a caller may run")
     assert len(running(home)) == 1
     second.cancel()
     await asyncio.wait((second,))
-    await until(lambda: not running(home), "it has ended")
+    await until(lambda: not running(home), what="it has ended")
     with pytest.raises(HttpError, match="its callers had left"):
         await executions.run("r", order)
 

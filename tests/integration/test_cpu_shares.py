@@ -11,8 +11,8 @@ from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
-from tests.support.fake_runtime import until
 from tests.support.runtime_probe import build_python_image, run_inside
+from tests.support.waiting import stays, until
 
 from osgym_host.core.cpu_credit import CreditTerms
 from osgym_host.core.states import ReplicaState
@@ -102,8 +102,8 @@ async def test_who_loops_is_lowered_and_who_stops_is_raised(
         await until(lambda: not managers[0].cpu_lowered, 20)
         await runtime.destroy(replicas[0])
         managers.append(SimpleNamespace(state=ReplicaState.LEASED, clone=None))
-        await asyncio.sleep(0.2)  # a few more looks, one at a replica that is gone
-        assert set_to["quiet"] == [100]
+        # A few more looks, one at a replica that is gone.
+        await stays(lambda: set_to["quiet"] == [100], 0.2)
         assert not looking.done()
     finally:
         looking.cancel()

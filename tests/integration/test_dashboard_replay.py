@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 from tests.support.browser import Page, browser_page
 from tests.support.host_process import HostProcess, running_host
+from tests.support.waiting import until
 
 from osgym_host.images.store import Image
 from osgym_sdk import AsyncClient, Decision
@@ -111,9 +112,7 @@ async def test_an_episode_is_scrubbed_compared_and_downloaded(
     )
     await page.until(f"{said}.includes('.html,')")
     file = tmp_path / "browser" / f"{episode_id}.html"
-    async with asyncio.timeout(20):
-        while not file.is_file():  # noqa: ASYNC110 - a browser tells nobody
-            await asyncio.sleep(0.1)
+    await until(file.is_file, 20)
     await opened_alone(file, chromium_root, kept=kept)
 
 

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
-from tests.support.fake_runtime import until
 from tests.support.runtime_probe import build_python_image, run_inside
+from tests.support.waiting import until
 
 from osgym_host.core.admission import Budget
 from osgym_host.core.plan import PoolSpec

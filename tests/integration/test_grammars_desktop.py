@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
-import time
-from collections.abc import Awaitable, Callable
 from typing import Any
+
+from tests.support.waiting import until
 
 from osgym_sdk import AsyncEpisode
 
@@ -31,13 +30,6 @@ SAYS: list[tuple[str, Any, Any]] = [
 ]  # fmt: skip
 
 
-async def _until(check: Callable[[], Awaitable[bool]], what: str) -> None:
-    deadline = time.monotonic() + 20
-    while not await check():
-        assert time.monotonic() < deadline, what
-        await asyncio.sleep(0.05)
-
-
 async def test_blanks_in_a_chord_press_no_keys_of_their_own(episode: AsyncEpisode) -> None:
     """Each grammar types a line and saves it: the file holds the lines, without a + or an s too many."""
     await episode.write_file(NOTE, "")
@@ -46,7 +38,7 @@ async def test_blanks_in_a_chord_press_no_keys_of_their_own(episode: AsyncEpisod
     async def is_open() -> bool:
         return any("note.txt" in window.title for window in await episode.windows())
 
-    await _until(is_open, "the editor does not open")
+    await until(is_open, what="the editor opens")
     expected = ""
     for line, (grammar, typed, saved) in zip(
         ("one", "two", "three", "four", "five", "six", "seven", "eight"), SAYS, strict=True
@@ -54,11 +46,8 @@ async def test_blanks_in_a_chord_press_no_keys_of_their_own(episode: AsyncEpisod
         await episode.step(typed, grammar=grammar)
         await episode.step(saved, grammar=grammar)
         expected += f"{line}\n"
-        seen = b""
 
         async def is_saved(text: bytes = expected.encode()) -> bool:
-            nonlocal seen
-            seen = await episode.read_file(NOTE)
-            return seen == text
+            return await episode.read_file(NOTE) == text
 
-        await _until(is_saved, f"{grammar}: {seen!r}")
+        await until(is_saved, what=f"the line of {grammar} is saved")

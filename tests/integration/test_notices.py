@@ -20,8 +20,9 @@ import httpx
 import pytest
 from tests.support import ROOT
 from tests.support.fake_metadata import FakeMetadata, serving_metadata
-from tests.support.fake_runtime import Served, until
+from tests.support.fake_runtime import Served
 from tests.support.host_process import HostProcess, start_host, wait_until
+from tests.support.waiting import stays, until
 
 from osgym_host.notices.sources import SourceFailed, sources_of
 from osgym_protocol.records import RecordDecoder
@@ -71,8 +72,7 @@ async def test_google_is_asked_to_say_when_it_changes(metadata: FakeMetadata) ->
         assert [await preempted.poll(), await maintenance.poll()] == [None, None]
         waiting = asyncio.create_task(preempted.poll())
         moving = asyncio.create_task(maintenance.poll())
-        await asyncio.sleep(0.2)
-        assert not waiting.done(), "the service waits, we do not ask again"
+        await stays(lambda: not waiting.done(), 0.2)  # the service waits, we do not ask again
         metadata.set(preempted="TRUE", maintenance="MIGRATE_ON_HOST_MAINTENANCE")
         async with asyncio.timeout(3):
             notice = await waiting

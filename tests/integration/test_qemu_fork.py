@@ -16,6 +16,7 @@ from pathlib import Path
 
 import pytest
 from tests.support import ROOT
+from tests.support.waiting import until
 
 from osgym_host.guest_client import GuestClient
 from osgym_host.runtimes.base import BranchPoint, PointFailed, PointNotFound, Replica, ReplicaSpec, Screen
@@ -243,9 +244,7 @@ async def test_a_parent_survives_a_branch_that_fails(data_dir: Path, monkeypatch
             taking.cancel()
             with pytest.raises(asyncio.CancelledError):
                 await taking
-        async with asyncio.timeout(20):
-            while points_of(data_dir):  # noqa: ASYNC110 - what is polled sets no event
-                await asyncio.sleep(0.05)
+        await until(lambda: not points_of(data_dir), 20)
         assert await parent.run("echo on") == "on\n"
 
         # More often than there may be layers: they are joined on the way.

@@ -15,6 +15,7 @@ from tests.support import ROOT
 from tests.support.docker_daemon import docker_daemon
 from tests.support.launch_probe import MARK, probe, told
 from tests.support.runtime_kits import DEADLINE_S, QemuKit, contract_spec
+from tests.support.waiting import until
 
 from osgym_host.addresses import UnixAddress
 from osgym_host.guest_client import GuestClient
@@ -295,9 +296,7 @@ async def killed_agent(kit: ContainerKit, data_dir: Path, *, containers: bool) -
 
 async def gone(pid: int) -> None:
     """Wait until a process is no more; its new parent may take a moment to notice."""
-    async with asyncio.timeout(DEADLINE_S):
-        while ProcessIdentity.of(pid) is not None:  # noqa: ASYNC110  # not our child
-            await asyncio.sleep(0.02)
+    await until(lambda: ProcessIdentity.of(pid) is None, DEADLINE_S)
 
 
 async def test_a_machine_in_a_container_outlives_its_agent(kit: ContainerKit, tmp_path: Path) -> None:

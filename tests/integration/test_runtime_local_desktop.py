@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 from benchmarks.harness import harness_processes
+from tests.support.waiting import until
 
 from osgym_host.guest_client import GuestClient, GuestUnreachable
 from osgym_host.images.errors import ImageError
@@ -74,9 +75,7 @@ async def test_two_desktops_have_the_same_display_and_share_nothing(
 
 async def begun(first_pid: int) -> None:
     """Wait until a command that makes /tmp/begun runs."""
-    async with asyncio.timeout(DEADLINE_S):
-        while not Path(f"/proc/{first_pid}/root/tmp/begun").exists():  # noqa: ASYNC110 - nobody tells of a file
-            await asyncio.sleep(0.01)
+    await until(lambda: Path(f"/proc/{first_pid}/root/tmp/begun").exists(), DEADLINE_S)
 
 
 async def test_the_guest_agent_alone_may_die(runtime: LocalRuntime, spec: ReplicaSpec) -> None:

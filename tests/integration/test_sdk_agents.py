@@ -26,6 +26,7 @@ from tests.support.agent_runs import (
 )
 from tests.support.fake_runtime import Served
 from tests.support.model_api import KEY, Asked, ModelApi, serving_models
+from tests.support.waiting import until
 
 from osgym_sdk import AsyncClient, Client, ConfigError
 from osgym_sdk.agents import AnthropicAgent, ChatAgent, Conversation, GeminiAgent, OpenAIAgent, ServerOptions
@@ -85,9 +86,7 @@ async def test_eight_episodes_at_once(served: Served) -> None:
     with serving_models(api) as base:
         agent = Watched("m", api_key=KEY, base_url=f"{base}/v1", options=QUICK)
         running = asyncio.create_task(play(served, agent, [str(number) for number in range(8)]))
-        async with asyncio.timeout(20):
-            while api.busy < 8:  # noqa: ASYNC110 - the server is in another thread
-                await asyncio.sleep(0.01)
+        await until(lambda: api.busy >= 8, 20)
         assert api.hold is not None and len(alive) == 8
         api.hold.set()
         results = await running

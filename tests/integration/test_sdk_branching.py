@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 from tests.support.fake_runtime import TASK, Served
+from tests.support.waiting import until
 
 from osgym_sdk import (
     AsyncClient,
@@ -43,9 +44,7 @@ def named(folder: Path, prefix: str) -> list[str]:
 
 async def none_leased(served: Served) -> None:
     """Waits until nothing is held."""
-    async with asyncio.timeout(5):
-        while leased(served):  # noqa: ASYNC110 - it is in another loop
-            await asyncio.sleep(0.01)
+    await until(lambda: not leased(served), 5)
 
 
 async def test_children_are_episodes_like_any_other(served: Served) -> None:
@@ -111,16 +110,12 @@ async def test_cancelling_a_fork_leaves_no_child(served: Served) -> None:
     async with AsyncClient(served.urls[0]) as client, client.episode() as parent:
         served.loop.call_soon_threadsafe(served.runtime.create_gate.clear)
         forking = asyncio.create_task(parent.fork(3))
-        async with asyncio.timeout(5):
-            while served.runtime.points.taken == 0:  # noqa: ASYNC110 - it is in another loop
-                await asyncio.sleep(0.01)
+        await until(lambda: served.runtime.points.taken != 0, 5)
         forking.cancel()
         await asyncio.gather(forking, return_exceptions=True)
         served.loop.call_soon_threadsafe(served.runtime.create_gate.set)
         assert (await parent.step("wait()")).step == 1
-        async with asyncio.timeout(5):
-            while leased(served) > 1 or served.runtime.points.states:  # noqa: ASYNC110 - as above
-                await asyncio.sleep(0.01)
+        await until(lambda: not (leased(served) > 1 or served.runtime.points.states), 5)
     await none_leased(served)
 
 

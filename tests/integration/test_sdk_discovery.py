@@ -21,6 +21,7 @@ from tests.support import ROOT
 from tests.support.fake_compute import PROJECT, FakeGoogle, fake_google
 from tests.support.fake_v1_host import FakeV1Host, Running, serving
 from tests.support.moto_server import REGION, FakeAws, fake_aws
+from tests.support.waiting import stays, until
 
 from osgym_sdk import AsyncClient, HostPhase, HostUnreachable, Timeouts
 
@@ -42,13 +43,6 @@ def two() -> Iterator[tuple[Running, Running]]:
 def port_of(host: Running) -> str:
     """Its port."""
     return host.url.rsplit(":", 1)[1]
-
-
-async def until(condition: Callable[[], object], timeout_s: float = 20.0) -> None:
-    """Polls until the condition holds."""
-    async with asyncio.timeout(timeout_s):
-        while not condition():  # noqa: ASYNC110 - what is polled sets no event
-            await asyncio.sleep(0.01)
 
 
 async def policy(obs: Any, task: Any, step: int) -> str:
@@ -227,8 +221,7 @@ async def test_a_names_addresses_are_used_as_they_change(two: tuple[Running, Run
                 lambda: zone.records.pop(0),
             )
             zone.records.clear()  # a name without addresses is a fault of its zone, not an empty fleet
-            await asyncio.sleep(5 * POLL_S)
-            assert client.hosts == (second.url,)
+            await stays(lambda: client.hosts == (second.url,), 5 * POLL_S)
 
 
 async def test_srv_records_name_ports(monkeypatch: pytest.MonkeyPatch) -> None:

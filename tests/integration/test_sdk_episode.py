@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
 from starlette.responses import JSONResponse
 from tests.support import fake_v1_host
 from tests.support.fake_v1_host import FakeV1Host, Running, serving
+from tests.support.waiting import until
 
 from osgym_sdk import (
     AsyncClient,
@@ -40,13 +41,6 @@ def running() -> Iterator[Running]:
     """A host with four replicas."""
     with serving(FakeV1Host()) as started:
         yield started
-
-
-async def until(condition: Callable[[], object], timeout_s: float = 5.0) -> None:
-    """Polls until the condition holds."""
-    async with asyncio.timeout(timeout_s):
-        while not condition():  # noqa: ASYNC110 - what is polled sets no event
-            await asyncio.sleep(0.01)
 
 
 async def test_an_episode_from_lease_to_score(running: Running) -> None:

@@ -15,6 +15,7 @@ from typing import Any
 
 import pytest
 from tests.support.fake_v1_host import FakeV1Host, Running, serving
+from tests.support.waiting import stays, until
 
 from osgym_infra.hosts import tls
 from osgym_sdk import (
@@ -40,13 +41,6 @@ def two() -> Iterator[tuple[Running, Running]]:
     """Two hosts with two replicas each."""
     with serving(FakeV1Host(2)) as first, serving(FakeV1Host(2)) as second:
         yield first, second
-
-
-async def until(condition: Callable[[], object], timeout_s: float = 10.0) -> None:
-    """Polls until the condition holds."""
-    async with asyncio.timeout(timeout_s):
-        while not condition():  # noqa: ASYNC110 - what is polled sets no event
-            await asyncio.sleep(0.01)
 
 
 async def slow_policy(obs: Any, task: Any, step: int) -> str:
@@ -198,8 +192,7 @@ async def test_a_waiting_episode_gets_the_first_host_that_comes() -> None:
             await client.add_host("http://127.0.0.1:11")
             await client.remove_host("http://127.0.0.1:9", wait_s=5)
             starting = asyncio.create_task(client.episode(wait_s=20).start())
-            await asyncio.sleep(0.3)
-            assert not starting.done()
+            await stays(lambda: not starting.done(), 0.3)
             await client.add_host(late.url)
             await asyncio.wait_for(starting, 2)
             assert len(late.host.live()) == 1
@@ -238,10 +231,9 @@ async def test_a_file_that_is_rewritten_is_followed_and_a_broken_one_is_not(
             path.write_text(whole[: len(whole) // 2])
             await until(lambda: "left out" in caplog.text)
             path.unlink()
-            await asyncio.sleep(3 * POLL_S)
+            await stays(lambda: client.hosts == (first.url,), 3 * POLL_S)
             path.write_text(json.dumps({"schema_version": 1, "hosts": []}))
-            await asyncio.sleep(3 * POLL_S)
-            assert client.hosts == (first.url,)
+            await stays(lambda: client.hosts == (first.url,), 3 * POLL_S)
 
         async def second_only() -> None:
             write_fleet(path, second.url)
@@ -255,8 +247,7 @@ async def test_a_file_that_is_rewritten_is_followed_and_a_broken_one_is_not(
         await client.add_host(first.url, wait_s=5)  # by hand: the file does not take it away
         await client.remove_host(second.url, wait_s=5)  # by hand: the file does not bring it back
         write_fleet(path, second.url, note="written again")
-        await asyncio.sleep(5 * POLL_S)
-        assert client.hosts == (first.url,)
+        await stays(lambda: client.hosts == (first.url,), 5 * POLL_S)
 
 
 @contextlib.contextmanager

@@ -13,6 +13,7 @@ from typing import Any
 import httpx
 import pytest
 from tests.support.fake_runtime import TASK, Served
+from tests.support.waiting import until
 
 from osgym_host.core.reasons import Reason
 from osgym_host.runtimes.base import ExitReason
@@ -40,9 +41,7 @@ async def end(served: Served, generation: int, how: ExitReason) -> None:
     assert served.agent is not None
     replica = served.runtime.by_generation(generation)
     served.loop.call_soon_threadsafe(replica.die, how)
-    async with asyncio.timeout(10):
-        while replica.replica_id in served.runtime.alive:  # noqa: ASYNC110  # polls another thread's state
-            await asyncio.sleep(0.01)
+    await until(lambda: replica.replica_id not in served.runtime.alive, 10)
 
 
 def breaking(served: Served, *names: str, how: ExitReason = ExitReason.SESSION_ENDED) -> Any:

@@ -9,10 +9,11 @@ import json
 import os
 import secrets
 import struct
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
+from tests.support.waiting import until
 
 import osgym_sdk
 from osgym_protocol.reach import CommandResult, ExecuteRequest
@@ -82,17 +83,6 @@ asyncio.run(main())
 PORT = 21777
 
 
-async def until(condition: Callable[[], Awaitable[Any]], what: str, timeout_s: float = 20.0) -> Any:
-    """Polls until the condition gives something true."""
-    try:
-        async with asyncio.timeout(timeout_s):
-            while not (found := await condition()):  # noqa: ASYNC110  # polls any condition
-                await asyncio.sleep(0.05)
-            return found
-    except TimeoutError:
-        raise AssertionError(f"not within {timeout_s:g} s: {what}") from None
-
-
 @pytest.fixture
 async def served(episode: AsyncEpisode) -> AsyncIterator[AsyncEpisode]:
     """An episode whose desktop runs a small HTTP and WebSocket server."""
@@ -103,7 +93,7 @@ async def served(episode: AsyncEpisode) -> AsyncIterator[AsyncEpisode]:
         probe = f"import socket; socket.create_connection(('127.0.0.1', {PORT}), 1)"
         return (await episode.execute(["python3", "-c", probe])).returncode == 0
 
-    await until(listens, "the server listens")
+    await until(listens, what="the server listens")
     yield episode
 
 
@@ -223,7 +213,7 @@ async def test_windows_and_the_tree_show_an_application(episode: AsyncEpisode) -
     async def focused() -> osgym_sdk.Window | None:
         return next((w for w in await episode.windows() if w.focused and "note.txt" in w.title), None)
 
-    window = await until(focused, "mousepad has the focus", 60)
+    window = await until(focused, 60, "mousepad has the focus")
     assert window.app.lower() == "mousepad" and window.ordinary and not window.minimized
     assert window.width_px > 100 and window.height_px > 100 and window.pid
     assert any(not other.ordinary for other in await episode.windows()), "the panel or the desktop"
@@ -232,7 +222,7 @@ async def test_windows_and_the_tree_show_an_application(episode: AsyncEpisode) -
         tree = await episode.a11y()
         return next((node for node in tree.nodes() if "remember the milk" in node.text), None)
 
-    node = await until(text, "mousepad's text is in the tree")
+    node = await until(text, what="mousepad's text is in the tree")
     x, y, width, height = node.box
     assert window.x_px <= x and window.y_px <= y
     assert x + width <= window.x_px + window.width_px + 1 and y + height <= window.y_px + window.height_px + 1
@@ -309,13 +299,13 @@ async def test_a_server_that_floods_or_stalls_holds_up_nobody(served: AsyncEpiso
         seen.append(await sent())
         return len(seen) > 10 and seen[-1] == seen[-10] > 0
 
-    await until(at_rest, "the flood waits for its reader")
+    await until(at_rest, what="the flood waits for its reader")
     assert seen[-1] < 32 * 1024 * 1024
     assert (await served.step({"op": "screenshot"})).step == 1
     assert b"/x " in await exchange(where, b"GET /x HTTP/1.1\r\n\r\n")
     for _, writer in [*silent, (flooded, flooder)]:
         writer.transport.abort()
-    await until(lambda: _no_tunnels(served), "the desktop's connections are closed")
+    await until(lambda: _no_tunnels(served), what="the desktop's connections are closed")
     assert b"/x " in await exchange(where, b"GET /x HTTP/1.1\r\n\r\n")
 
 
@@ -360,7 +350,7 @@ async def test_a_scoring_ends_what_is_under_way(client: AsyncClient) -> None:
     """A command that runs while the check begins ends with a typed error; the check waits for nothing."""
     async with client.episode({**TASK, "osgym": {"flavor": "small"}}) as episode:
         running = asyncio.create_task(episode.execute("sleep 60", timeout_s=90))
-        await until(lambda: _runs(episode, "sleep 60"), "the command runs")
+        await until(lambda: _runs(episode, "sleep 60"), what="the command runs")
         assert (await episode.evaluate()).reward == 1.0
         with pytest.raises(osgym_sdk.EpisodeEnded):
             await running
@@ -371,10 +361,10 @@ async def test_a_command_ends_when_nobody_waits_for_it(episode: AsyncEpisode) ->
     running = asyncio.create_task(
         episode.execute("while :; do date; sleep 1; done; sleep 3218", timeout_s=90)
     )
-    await until(lambda: _matches(episode, "sleep 3218"), "the command runs")
+    await until(lambda: _matches(episode, "sleep 3218"), what="the command runs")
     running.cancel()
     await asyncio.wait((running,))
-    await until(lambda: _matches(episode, "sleep 3218", runs=False), "the command has ended", 40)
+    await until(lambda: _matches(episode, "sleep 3218", runs=False), 40, "the command has ended")
     [cancelled] = [event for event in episode.trajectory.reaches if event.outcome == "cancelled"]
     assert cancelled.arguments["command"].endswith("sleep 3218")
 
@@ -388,9 +378,9 @@ async def test_a_command_of_osworlds_server_ends_with_its_caller(episode: AsyncE
     _, writer = await asyncio.open_connection(where.host, where.port)
     head = f"POST /execute HTTP/1.1\r\nHost: x\r\nContent-Length: {len(body)}\r\n\r\n"
     writer.write((head + body).encode())
-    await until(lambda: _matches(episode, "sleep 3219"), "the command runs")
+    await until(lambda: _matches(episode, "sleep 3219"), what="the command runs")
     writer.close()
-    await until(lambda: _matches(episode, "sleep 3219", runs=False), "the command has ended")
+    await until(lambda: _matches(episode, "sleep 3219", runs=False), what="the command has ended")
     size = (await episode.execute("stat -c %s /tmp/typed; sleep 0.5; stat -c %s /tmp/typed")).stdout.split()
     assert size[0] == size[1]
 
@@ -411,7 +401,7 @@ async def test_a_program_at_osworlds_port_is_given_no_connection(episode: AsyncE
     await episode.write_file("/home/user/forger.py", FALSE_SERVER.encode())
     await episode.execute("setsid python3 ~/forger.py > /dev/null 2>&1 &")
     listens = "grep -q ':1388 .* 0A ' /proc/net/tcp"
-    await until(lambda: _succeeds(episode, listens), "the program listens at port 5000")
+    await until(lambda: _succeeds(episode, listens), what="the program listens at port 5000")
     where = await episode.expose(5000)
     reader, writer = await asyncio.open_connection(where.host, where.port)
     body = json.dumps({"command": ["echo", "honest"]})

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.support.waiting import until
 
 from osgym_infra.links.access import SshAccess
 from osgym_infra.links.errors import (
@@ -174,7 +175,7 @@ async def test_commands_and_files_go_through_it(
     with pytest.raises(HostKeyMismatch, match="set its host_key in osgym:hosts"):
         await stranger.connect()
     await stranger.close()
-    await _until(lambda: bastion.connections() == 0)
+    await until(lambda: bastion.connections() == 0)
 
 
 async def test_many_hosts_share_one_connection_to_it(
@@ -188,7 +189,7 @@ async def test_many_hosts_share_one_connection_to_it(
     answers = await asyncio.gather(*(check(transport, ["echo", "here"]) for transport in transports))
     assert answers == ["here\n"] * 20
     await asyncio.gather(*(transport.close() for transport in transports))
-    await _until(lambda: (bastion.connections(), host.connections()) == (0, 0))
+    await until(lambda: (bastion.connections(), host.connections()) == (0, 0))
 
 
 async def test_what_is_wrong_with_it_is_said_by_name(
@@ -232,11 +233,4 @@ async def test_after_the_bastion_was_away_all_goes_on(
         await one.connect()
         assert await check(one, ["echo", "here"]) == "here\n"
         await one.close()
-    await _until(lambda: bastion.connections() == 0)
-
-
-async def _until(condition: object) -> None:
-    assert callable(condition)
-    async with asyncio.timeout(40):  # its sshds share the machine with all other tests
-        while not condition():  # noqa: ASYNC110 (another process does it)
-            await asyncio.sleep(0.05)
+    await until(lambda: bastion.connections() == 0)

@@ -15,7 +15,7 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
-from tests.support.fake_runtime import until
+from tests.support.waiting import until
 
 from osgym_host.tasks.errors import EvaluatorError
 from osgym_host.tasks.sandbox import MetricJob, Sandbox

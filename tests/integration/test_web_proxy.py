@@ -10,14 +10,14 @@ import signal
 import socket
 import subprocess
 import sys
-import time
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Iterator
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from tests.support.runtime_probe import build_python_image, run_inside
 from tests.support.small_internet import ADDRESS, ECHO_PORT, SITE, SmallInternet, small_internet
+from tests.support.waiting import until
 
 from osgym_host.core.egress import parse_allowlist
 from osgym_host.runtimes.base import (
@@ -107,14 +107,6 @@ def code_of(answer: str) -> str:
     """Status and code of a page of the proxy."""
     found = [line for line in answer.split("\r\n") if line.startswith("osgym-code: ")]
     return f"{answer[9:12]} {found[0].removeprefix('osgym-code: ') if found else '-'}"
-
-
-async def until(condition: Callable[[], bool], what: str, within_s: float = 10.0) -> None:
-    """Wait for something that nobody tells us."""
-    end = time.monotonic() + within_s
-    while not condition():
-        assert time.monotonic() < end, what
-        await asyncio.sleep(0.02)
 
 
 async def test_the_proxy_is_the_only_way_out(
@@ -350,7 +342,7 @@ async def test_a_replicas_end_ends_its_connections(
     proxy = runtime._egress.proxy
     assert proxy is not None and (await proxy.connections())["r1"] == 1
     await runtime.destroy(replica)
-    await until(lambda: internet.echoes == 0, "the site's end of the tunnel is open")
+    await until(lambda: internet.echoes == 0, what="the site's end of the tunnel is open")
     assert await proxy.connections() == {}
 
 
@@ -364,7 +356,7 @@ async def test_a_killed_proxy_is_started_again(runtime: LocalRuntime, spec: Repl
     uids = {int(word) for line in status.splitlines() if line.startswith("Uid:") for word in line.split()[1:]}
     assert 0 not in uids and "NoNewPrivs:\t1" in status
     os.kill(first, signal.SIGKILL)
-    await until(lambda: proxy.pid not in (0, first), "no new proxy", 20)
+    await until(lambda: proxy.pid not in (0, first), 20, "a new proxy runs")
     async with asyncio.timeout(20):
         while code_of((await ask(replica, get(f"http://{SITE}/count")))[0]) != "200 -":
             await asyncio.sleep(0.1)
@@ -396,4 +388,4 @@ async def test_the_proxy_of_a_killed_host_agent_ends() -> None:
     )
     assert done.returncode == -signal.SIGKILL, done.stderr
     pid = int(done.stdout)
-    await until(lambda: not Path(f"/proc/{pid}").exists(), "the proxy still runs")
+    await until(lambda: not Path(f"/proc/{pid}").exists(), what="the proxy has ended")

@@ -279,13 +279,6 @@ def record(answer: httpx.Response) -> Record:
     return decode_record(answer.content)
 
 
-async def until(condition: Any, timeout_s: float = 5.0) -> None:
-    """Waits until `condition()` is true."""
-    async with asyncio.timeout(timeout_s):
-        while not condition():  # noqa: ASYNC110  # polls any condition
-            await asyncio.sleep(0.005)
-
-
 def slow_task(service: Service) -> dict[str, Any]:
     """Return a task whose set-up hangs on every replica that is alive now."""
     for replica in service.runtime.alive.values():

@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.support.waiting import until
 
 from osgym_guest import connection
 from osgym_guest.http import HttpError, Request, Response, Router
@@ -236,9 +237,7 @@ async def test_a_handler_survives_its_client(tmp_path: Path) -> None:
         await asyncio.sleep(0.05)
         writer.transport.abort()
         assert answer(await exchange(request("GET", "/echo")))[0] == 503  # it counts while it runs
-        async with asyncio.timeout(5):
-            while not THEN:  # noqa: ASYNC110 - a handler tells nobody
-                await asyncio.sleep(0.01)
+        await until(lambda: THEN, 5)
         assert THEN == ["waited"]
         assert answer(await exchange(request("GET", "/echo")))[0] == 200
 

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import os
-import time
 from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from tests.support.pools import nobody, pool_of
+from tests.support.waiting import stays, until
 
 from osgym_host.core.reasons import Reason
 from osgym_host.core.states import ReplicaState
@@ -110,14 +110,6 @@ def test_what_threads_waited_is_read() -> None:
     assert cpu_waits_s(2**22 + 1) == {}
 
 
-async def until(condition: object, timeout_s: float = 5.0) -> None:
-    """Waits for what `condition` says."""
-    end = time.monotonic() + timeout_s
-    while not condition():
-        assert time.monotonic() < end
-        await asyncio.sleep(0.01)
-
-
 async def test_a_frozen_guest_is_lost_by_that_name_and_replaced(tmp_path: Path) -> None:
     """Its holder, who makes no call, hears of it; its neighbour stays."""
     async with pool_of(tmp_path, pulse_options=QUICK) as (pool, runtime):
@@ -182,8 +174,7 @@ async def test_a_guest_that_stands_still_for_a_branch_point_is_kept(
 
         monkeypatch.setattr(runtime, "branch", branch)
         taking = asyncio.create_task(ReplicaBrancher(pool).take(manager))
-        await asyncio.sleep(0.8)
-        assert manager.state is ReplicaState.LEASED
+        await stays(lambda: manager.state is ReplicaState.LEASED, 0.8)
         taken.set()
         with pytest.raises(PointFailed):
             await taking
@@ -195,5 +186,4 @@ async def test_a_guest_that_cannot_be_reached_is_not_frozen(tmp_path: Path) -> N
     async with pool_of(tmp_path, pulse_options=QUICK) as (pool, runtime):
         manager = await pool.acquire("a", nobody, 1)
         (runtime.by_generation(manager.generation).folder / "agent.sock").unlink()
-        await asyncio.sleep(0.8)
-        assert manager.state is ReplicaState.LEASED
+        await stays(lambda: manager.state is ReplicaState.LEASED, 0.8)

@@ -7,7 +7,6 @@ import contextlib
 import dataclasses
 import json
 import os
-import time
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -18,6 +17,7 @@ from hypothesis import strategies as st
 from pulumi.provider.experimental import provider as api
 from pulumi.provider.experimental.property_value import Computed, PropertyValue
 from pulumi.runtime.rpc import UNKNOWN as UNKNOWN_TEXT
+from tests.support.waiting import until
 
 from osgym_infra.fleet.export import NothingToExport, export
 from osgym_infra.hosts import tls
@@ -233,16 +233,12 @@ async def test_what_is_stopped_runs_on_nowhere(tmp_path: Path, how: str) -> None
         with pytest.raises(CommandTimedOut, match=r"longer than 0\.5 s"):
             await running
     else:
-        while not (tmp_path / "self").exists() or not (tmp_path / "self").read_text():  # noqa: ASYNC110 - a file says it
-            await asyncio.sleep(0.01)
+        await until(lambda: (tmp_path / "self").exists() and (tmp_path / "self").read_text())
         running.cancel()
         with pytest.raises(asyncio.CancelledError):
             await running
-    end = time.monotonic() + 5
     pids = [int((tmp_path / name).read_text()) for name in ("child", "self")]
-    while any(_runs(pid) for pid in pids):
-        assert time.monotonic() < end
-        await asyncio.sleep(0.01)
+    await until(lambda: not any(_runs(pid) for pid in pids))
 
 
 def _runs(pid: int) -> bool:

@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.support.waiting import until
 
 from osgym_host.core.plan import lease_pressure_percent
 from osgym_host.scaling import publish
@@ -104,12 +105,10 @@ async def test_a_call_that_hangs_delays_no_one_and_is_not_joined_by_others(
     assert slow.calls == 1 and publishing.failures > 3 and longest_s < 0.3
     assert "has not ended yet" in publishing.why
     slow.go.set()
-    while not publishing.published:  # noqa: ASYNC110 - what is polled sets no event
-        await asyncio.sleep(0.01)
+    await until(lambda: publishing.published)
     assert "again" in caplog.text and publishing.failures == 0
     slow.error = ZeroDivisionError("a fault of a library")
-    while publishing.failures < 2:  # noqa: ASYNC110 - the same
-        await asyncio.sleep(0.01)
+    await until(lambda: publishing.failures >= 2)
     slow.go.clear()
     await asyncio.wait_for(publishing.close(), 2)
     slow.go.set()

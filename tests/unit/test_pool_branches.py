@@ -7,8 +7,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.support.fake_runtime import FakeReplica, FakeRuntime, until
+from tests.support.fake_runtime import FakeReplica, FakeRuntime
 from tests.support.pools import nobody, pool_of
+from tests.support.waiting import stays, until
 
 from osgym_host.addresses import UnixAddress
 from osgym_host.core.fair_queue import ClientKey
@@ -88,8 +89,7 @@ async def test_a_point_is_released_only_when_no_child_of_it_is_being_made(tmp_pa
             making = asyncio.create_task(branches.make(room, desktop.point, holders(1)))
             await until(lambda: runtime.created == 2)
             branches.saved.release(desktop)
-            await asyncio.sleep(0.05)
-            assert desktop.point.point_id in runtime.points.states
+            await stays(lambda: desktop.point.point_id in runtime.points.states, 0.05)
             runtime.create_gate.set()
             await making
         await until(lambda: not runtime.points.states)
@@ -122,9 +122,7 @@ async def test_room_is_given_in_the_order_of_asking(tmp_path: Path) -> None:
         await asyncio.sleep(0)
         small = asyncio.create_task(pool.reserve(1, 5))
         third = await pool.acquire("client", nobody, 1)
-        await asyncio.sleep(0.05)
-        assert not large.done()
-        assert not small.done()
+        await stays(lambda: not large.done() and not small.done(), 0.05)
         for manager in (*held, third):
             manager.retire(Reason.CLOSED)
         room = await large

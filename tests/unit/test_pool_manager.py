@@ -8,8 +8,9 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from tests.support.fake_runtime import FakeReplica, until
+from tests.support.fake_runtime import FakeReplica
 from tests.support.pools import nobody, pool_of
+from tests.support.waiting import until
 
 from osgym_host.core.plan import Blocked
 from osgym_host.core.reasons import Reason

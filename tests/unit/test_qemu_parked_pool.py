@@ -9,6 +9,7 @@ from collections.abc import AsyncIterator
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.support.waiting import stays
 
 from osgym_host.core.backoff import BackoffPolicy
 from osgym_host.runtimes.base import RuntimeNotRunning
@@ -129,8 +130,7 @@ async def test_a_fork_has_the_cpu_for_its_children() -> None:
             for _ in range(3):
                 await pool.take()
                 stack.enter_context(pool.resuming())
-            await asyncio.sleep(0.02)
-            assert (len(maker.made), maker.now) == (3, 0)
+            await stays(lambda: (len(maker.made), maker.now) == (3, 0), 0.02)
         assert maker.now == 0
         await until_ready(pool, 3)
 

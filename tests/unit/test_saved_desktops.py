@@ -8,7 +8,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
-from tests.support.fake_runtime import FakeImage, FakeRuntime, until
+from tests.support.fake_runtime import FakeImage, FakeRuntime
+from tests.support.waiting import stays, until
 
 from osgym_host.core.desktop_budget import DesktopBudget, OverBudget
 from osgym_host.replicas.saved_desktops import SavedDesktop, SavedDesktops
@@ -85,8 +86,7 @@ async def test_a_release_waits_for_creations(tmp_path: Path) -> None:
     saved.creations_of = lambda point: [over] if point == desktop.point else []
     saved.release(desktop)
     closing = asyncio.create_task(saved.close())
-    await asyncio.sleep(0.05)
-    assert runtime.points.states
+    await stays(lambda: bool(runtime.points.states), 0.05)
     over.set()
     await closing
     assert not runtime.points.states

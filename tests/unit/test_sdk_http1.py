@@ -8,6 +8,7 @@ from contextlib import asynccontextmanager
 
 import httpx
 import pytest
+from tests.support.waiting import stays
 
 from osgym_sdk._transport.http1 import Http1Connection
 
@@ -111,7 +112,8 @@ async def test_an_answer_that_nobody_reads_holds_no_more_than_a_bound() -> None:
     async with server(head + bytes(size)) as (url, _):
         response = await connection.handle_async_request(httpx.Request("GET", url))
         response.request = httpx.Request("GET", url)
-        await asyncio.sleep(0.2)
-        assert connection._wire is not None and connection._wire.buffered_bytes < 4 * 1024 * 1024
+        wire = connection._wire
+        assert wire is not None
+        await stays(lambda: wire.buffered_bytes < 4 * 1024 * 1024, 0.2)
         assert sum([len(chunk) async for chunk in response.aiter_raw()]) == size
         await connection.aclose()

@@ -7,8 +7,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.support.fake_runtime import TASK, FakeRuntime, running_service, until
+from tests.support.fake_runtime import TASK, FakeRuntime, running_service
 from tests.support.pools import nobody, pool_of
+from tests.support.waiting import until
 
 from osgym_host.core.plan import Blocked, PoolSpec
 from osgym_host.core.reasons import Reason
