@@ -59,8 +59,8 @@ from osgym_sdk._exceptions import (
     TooLarge,
     Unsupported,
 )
-from osgym_sdk._fleet.host import HostPhase
 from osgym_sdk._fleet.scheduler import Ticket
+from osgym_sdk._host_phase import HostPhase
 from osgym_sdk._inputs.decision import Decision
 from osgym_sdk._inputs.tasks import load_tasks
 from osgym_sdk._models.evaluation import Evaluation, Failure

@@ -31,9 +31,10 @@ from osgym_sdk._episode.plan import EpisodeArguments, plan_episode
 from osgym_sdk._exceptions import ConfigError, OSGymError
 from osgym_sdk._fleet.discovery.open import FleetSource, open_fleet
 from osgym_sdk._fleet.fleet import Fleet
-from osgym_sdk._fleet.host import FleetHostState, HostPhase
+from osgym_sdk._fleet.host import FleetHostState
 from osgym_sdk._fleet.members import FleetMembers
 from osgym_sdk._fleet.scheduler import Scheduler, Ticket
+from osgym_sdk._host_phase import HostPhase
 from osgym_sdk._inputs.actions import Actions
 from osgym_sdk._inputs.decision import Decision
 from osgym_sdk._inputs.options import Observe, Settle, Task

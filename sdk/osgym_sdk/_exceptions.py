@@ -46,7 +46,7 @@ from osgym_protocol.codes import MEANINGS
 from osgym_sdk.wire import ErrorClass, ErrorCode, ErrorInfo
 
 if TYPE_CHECKING:
-    from osgym_sdk._fleet.host import HostPhase
+    from osgym_sdk._host_phase import HostPhase
 
 
 _BY_CODE: dict[str, type[OSGymError]] = {}

@@ -9,7 +9,8 @@ from collections.abc import Awaitable, Callable, Collection, Iterable, Sequence
 
 from osgym_sdk._config import ClientConfig, ssl_context
 from osgym_sdk._exceptions import AuthError, HostUnreachable, OSGymError, RateLimited, Timeout
-from osgym_sdk._fleet.host import FleetHost, FleetHostState, HostPhase, explain_first_error
+from osgym_sdk._fleet.host import FleetHost, FleetHostState, explain_first_error
+from osgym_sdk._host_phase import HostPhase
 from osgym_sdk._transport.calls import HostCall
 from osgym_sdk._transport.link import HostLink
 from osgym_sdk._transport.retry import RetryBackoff

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import enum
 import errno
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
@@ -11,26 +10,13 @@ from dataclasses import dataclass, field, replace
 import httpx
 
 from osgym_sdk._exceptions import AuthError, HostUnreachable, OSGymError, Timeout
+from osgym_sdk._host_phase import HostPhase
 from osgym_sdk._transport.link import HostLink
 from osgym_sdk.wire import ErrorCode, HostState
 
 _HOW = "is the port right? `osgym host serve` starts a host agent, on port 20000 unless it is given --port"
 _OWN = frozenset(code.value for code in ErrorCode if code is not ErrorCode.NOT_FOUND)
 _REFUSED = f"[Errno {errno.ECONNREFUSED}]"
-
-
-class HostPhase(enum.StrEnum):
-    """Phase of a host in the fleet of a client."""
-
-    JOINING = "joining"
-    """The host was added or found and has not answered yet; it gets no episodes."""
-    SERVING = "serving"
-    AWAY = "away"
-    """The host served and does not answer now; it is called again."""
-    DRAINING = "draining"
-    """The host says that it takes no new episodes, or was removed; running episodes go on."""
-    GONE = "gone"
-    """The host left, and runs no episode of this client any more."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,18 +4,39 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from typing import TYPE_CHECKING
+from typing import Protocol
 
 from osgym_sdk._config import ClientConfig
 from osgym_sdk._exceptions import EpisodeLost, OSGymError
 from osgym_sdk._transport.calls import ConnectionKind, HostCall
 from osgym_sdk._transport.link import HostLink
-from osgym_sdk.wire import RenewAnswer, RenewRequest
-
-if TYPE_CHECKING:
-    from osgym_sdk._fleet.session import EpisodeSession
+from osgym_sdk.wire import Notice, RenewAnswer, RenewRequest
 
 _LOG = logging.getLogger("osgym.sdk")
+
+
+class LeasedEpisode(Protocol):
+    """The view that a lease keeper has of an episode."""
+
+    lease_ttl_s: float
+
+    @property
+    def lease(self) -> str: ...
+
+    @property
+    def episode_id(self) -> str: ...
+
+    def update_notice(self, notice: Notice | None) -> None:
+        """Store the newest notice that the host will be taken away; None withdraws it."""
+
+    def mark_lost(self, error: EpisodeLost) -> None:
+        """End the episode at once."""
+
+    def lose(self, message: str, cause: str) -> EpisodeLost:
+        """End the episode at once for a cause of the client's."""
+
+    async def delete(self) -> None:
+        """Give the replica back."""
 
 
 class LeaseKeeper:
@@ -24,7 +45,7 @@ class LeaseKeeper:
     def __init__(self, link: HostLink, config: ClientConfig) -> None:
         self._link = link
         self._config = config
-        self._sessions: dict[str, EpisodeSession] = {}
+        self._sessions: dict[str, LeasedEpisode] = {}
         self._task: asyncio.Task[None] | None = None
         self._wake = asyncio.Event()
         self._answered_s = 0.0
@@ -34,11 +55,11 @@ class LeaseKeeper:
         """Number of leases that are held here."""
         return len(self._sessions)
 
-    def sessions(self) -> list[EpisodeSession]:
+    def sessions(self) -> list[LeasedEpisode]:
         """Return the episodes whose leases are renewed here."""
         return list(self._sessions.values())
 
-    def add(self, session: EpisodeSession) -> None:
+    def add(self, session: LeasedEpisode) -> None:
         """Start to renew this episode's lease."""
         self._sessions[session.lease] = session
         self._wake.set()
@@ -46,7 +67,7 @@ class LeaseKeeper:
             self._answered_s = self._config.clock()
             self._task = asyncio.create_task(self._run(), name=f"osgym-leases {self._link.url}")
 
-    def remove(self, session: EpisodeSession) -> None:
+    def remove(self, session: LeasedEpisode) -> None:
         """Stop renewing it."""
         self._sessions.pop(session.lease, None)
 

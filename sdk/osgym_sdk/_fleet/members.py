@@ -14,8 +14,9 @@ from osgym_sdk._exceptions import ConfigError, OSGymError
 from osgym_sdk._fleet.discovery.open import OpenedFleet
 from osgym_sdk._fleet.discovery.watch import HostWatch
 from osgym_sdk._fleet.fleet import HOST_REMOVED, Fleet
-from osgym_sdk._fleet.host import FleetHost, HostPhase
+from osgym_sdk._fleet.host import FleetHost
 from osgym_sdk._fleet.scheduler import Scheduler
+from osgym_sdk._host_phase import HostPhase
 from osgym_sdk._transport.retry import RetryBackoff
 from osgym_sdk.host_sources import FoundHost, Listing
 
