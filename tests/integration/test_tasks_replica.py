@@ -128,6 +128,14 @@ async def test_giving_up(client: AsyncClient) -> None:
     assert (await score(client, feasible, "fail")).reward == 0.0
     assert (await score(client, task([], func="infeasible"), "fail")).reward == 1.0
     assert (await score(client, task([], func="infeasible"), "done")).reward == 0.0
+    for last, printed, reward in (("fail", "a", 1.0), ("fail", "b", 0.0), ("done", "a", 0.0)):
+        both = task(
+            [],
+            func=["infeasible", "exact_match"],
+            result=[{}, output("printf a")],
+            expected=[{}, rule(expected=printed)],
+        )
+        assert (await score(client, both, last)).reward == reward
 
 
 @pytest.mark.parametrize(

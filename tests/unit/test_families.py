@@ -101,10 +101,10 @@ def test_instances_are_textsthat_a_host_takes(family: Family) -> None:
         right = [instance.ways.oracle, *instance.ways.right.values()]
         ways = [*right, *instance.ways.near.values()]
         assert len({json.dumps(way) for way in ways}) == len(ways) > 1
-        given_up = instance.task["evaluator"]["func"] == "infeasible"
+        given_up = "infeasible" in instance.task["evaluator"]["func"]
         assert instance.ways.oracle[-1] == (FAIL if given_up else DONE)
         for way in ways:
-            assert way[-1] == DONE or way in right
+            assert way[-1] == DONE or way in right or (given_up and way[-1] == FAIL)
             for step in way[:-1]:
                 parse_actions(placed(step, lambda target: (1, 1)), SCREEN)
 

@@ -28,6 +28,9 @@ from osgym_host.tasks.setup import run_step, wait_for_quiet
 from osgym_host.tasks.values import Value
 from osgym_protocol.codes import Evidence
 
+INFEASIBLE = "infeasible"
+"""Metric that is decided by how the episode ended; all other checks must hold besides."""
+
 
 class LastAction(StrEnum):
     """Last action of an episode, as far as scoring depends on it."""
@@ -104,11 +107,10 @@ async def evaluate(
     if task.evaluator.postconfig:
         prepared = await _prepare(task, run, replica_time)
     if task.evaluator.infeasible:
-        return TaskEvaluation(
-            1.0 if gave_up else 0.0,
-            (CheckResult("infeasible", 1.0 if gave_up else 0.0, "scored by how the episode ended"),),
-        )
-    if gave_up:
+        if not gave_up or len(task.evaluator.checks) == 1:
+            score = 1.0 if gave_up else 0.0
+            return TaskEvaluation(score, (CheckResult(INFEASIBLE, score, "scored by how the episode ended"),))
+    elif gave_up:
         note = "the policy gave up on a feasible task"
         return TaskEvaluation(0.0, tuple(CheckResult(c.func, 0.0, note) for c in task.evaluator.checks))
     if prepared:
@@ -153,6 +155,9 @@ async def _run_checks(task: Task, run: TaskRun, replica_time: ReplicaTime) -> Ta
     results: list[CheckResult] = []
     decided = False
     for index, check in enumerate(task.evaluator.checks):
+        if check.func == INFEASIBLE:
+            results.append(CheckResult(check.func, 1.0, "the policy gave up"))
+            continue
         if decided:
             results.append(CheckResult(check.func, None, "not needed"))
             continue

@@ -146,7 +146,7 @@ class Evaluator(BaseModel):
 
     @property
     def infeasible(self) -> bool:
-        """Return whether giving up (FAIL) is the only right end."""
+        """Return whether giving up (FAIL) is the only right end; other checks must hold besides."""
         return any(check.func == "infeasible" for check in self.checks)
 
 

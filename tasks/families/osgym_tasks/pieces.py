@@ -12,7 +12,9 @@ from typing import Any
 HOME = "/home/user"
 DONE: list[dict[str, Any]] = [{"op": "done"}]
 FAIL: list[dict[str, Any]] = [{"op": "fail"}]
-"""Last step of an oracle where the evaluator's func is `infeasible`."""
+"""Last step of an oracle where the evaluator is `INFEASIBLE`."""
+INFEASIBLE: dict[str, Any] = {"func": ["infeasible"], "conj": "and", "result": [{}], "expected": [{}]}
+"""Evaluator of a task that cannot be done: giving up is right."""
 
 
 def upload(files: Mapping[str, str | bytes]) -> dict[str, Any]:

@@ -9,7 +9,7 @@ import random
 
 from osgym_tasks.families.files_rename import WORDINGS, begin, drawn, named, ways
 from osgym_tasks.family import Draft, Family, Ways
-from osgym_tasks.pieces import DONE, FAIL, key
+from osgym_tasks.pieces import DONE, FAIL, INFEASIBLE, key
 
 
 def _draft(dice: random.Random, level: int) -> Draft:
@@ -18,7 +18,8 @@ def _draft(dice: random.Random, level: int) -> Draft:
     like = gone.replace("-20", f"-{dice.choice((19, 21))}")
     there = {like if name == gone else name: text for name, text in files.items()}
     others = {old: new for old, new in renames.items() if old != gone}
-    near = {"one like it": ways({like if old == gone else old: new for old, new in renames.items()})}
+    similar = ways({like if old == gone else old: new for old, new in renames.items()})
+    near = {"one like it": similar, "one like it, then given up": [*similar[:-1], FAIL]}
     if others:
         near["the others only"] = ways(others)
     else:
@@ -27,9 +28,10 @@ def _draft(dice: random.Random, level: int) -> Draft:
         WORDINGS,
         named(root, renames),
         begin(root, there),
-        {"func": "infeasible"},
+        INFEASIBLE,
         Ways([[{"op": "type", "text": gone}, key("esc")], FAIL], near),
+        changes=(),
     )
 
 
-FAMILY = Family("none.rename", 1, _draft, ("pcmanfm",))
+FAMILY = Family("none.rename", 2, _draft, ("pcmanfm",))

@@ -15,7 +15,7 @@ def _strings(value: Any) -> list[str]:
 
 @metric(takes_result=False, needs_expected=False)
 def infeasible(result: Argument, expected: Argument) -> Score:
-    """Giving up is right. The host scores the end of the episode without running this metric."""
+    """Giving up is right. The host decides it by the end of the episode; other checks must hold besides."""
     raise NotImplementedError
 
 
