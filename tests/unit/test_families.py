@@ -136,6 +136,26 @@ def test_the_hash_seed_of_python_changes_nothing() -> None:
     assert len(one) == len(FAMILIES) * len(LEVELS)
 
 
+def test_mistakes_of_a_program_to_mend_show_on_hidden_numbers() -> None:
+    """Each of them on its own, so that a program with one mistake left earns nothing."""
+    for seed, level in itertools.product(range(60), LEVELS):
+        task = FAMILIES["term.fix_script"].make(seed, level).task
+        evaluator, program = task["evaluator"], task["config"][0]["parameters"]["files"][0]
+        figures = [
+            (result["command"][2].split("printf -- '")[1].split("'")[0].split("\\n")[:-1], expected["rules"])
+            for result, expected in zip(evaluator["result"], evaluator["expected"], strict=True)
+            if "printf -- " in str(result.get("command"))
+        ]
+        lines = [line for line in program["text"].splitlines() if line.startswith("print(")]
+        wrong = {
+            at
+            for numbers, rules in figures[1:]
+            for at, line in enumerate(lines)
+            if str(int(eval(line[6:-1], {"numbers": [*map(int, numbers)]}))) != rules["expected"].split()[at]
+        }
+        assert len(wrong) == {1: 1, 2: 1, 3: 2, 4: 2, 5: 3}[level], (seed, level)
+
+
 def test_the_rest_of_the_home_is_recorded_and_compared() -> None:
     """For a family that says what its task changes, as the last step and the last check."""
     instance = made("term.count", 0, 1)

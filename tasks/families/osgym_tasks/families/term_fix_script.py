@@ -21,6 +21,10 @@ class _Part:
     def value(self, numbers: list[int]) -> int:
         return int(eval(self.right, {"numbers": numbers}))  # noqa: S307 - one of the expressions below
 
+    def fails_on(self, numbers: list[int]) -> bool:
+        """Return whether the wrong computation gives another value."""
+        return int(eval(self.wrong, {"numbers": numbers})) != self.value(numbers)  # noqa: S307 - as above
+
 
 _PARTS = (
     _Part("how many numbers there are", "len(numbers)", "len(numbers) - 1"),
@@ -70,7 +74,7 @@ def _draft(dice: random.Random, level: int) -> Draft:
     program = home(f"{dice.choice(('figures', 'report', 'numbers', 'summary'))}.py")
     sample = home(f"{dice.choice(('sample', 'example', 'values', 'readings'))}.txt")
     shown = [dice.randrange(-40, 60) for _ in range(6 + 4 * level)]
-    hidden = [[n + dice.choice((0, 60, -60)) for n in one] + list(one) for one in _HIDDEN]
+    hidden = _hidden(dice, [parts[at] for at in places])
     mend = {at: f"print({parts[at].right})" for at in places}
     cheat = "".join(f"print({part.value(shown)})\\n" for part in parts)
     near = {
@@ -90,6 +94,14 @@ def _draft(dice: random.Random, level: int) -> Draft:
         Ways([*_edit(program, mend), *_run(program, sample)], near),
         changes=(program,),
     )
+
+
+def _hidden(dice: random.Random, wrong: list[_Part]) -> list[list[int]]:
+    """Draw lists of numbers on which each of these mistakes shows."""
+    while True:
+        made = [[n + dice.choice((0, 60, -60)) for n in one] + list(one) for one in _HIDDEN]
+        if all(any(part.fails_on(numbers) for numbers in made) for part in wrong):
+            return made
 
 
 _HEAD = (
