@@ -10,19 +10,44 @@ import base64
 import io
 import json
 from collections.abc import Iterable, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 from osgym_sdk._exceptions import ConfigError
+from osgym_sdk.wire import ActionResult
 
 if TYPE_CHECKING:
+    from PIL.Image import Image
+
     from osgym_protocol.grammars import Call
-    from osgym_sdk._models.observation import Observation
 
 NOT_EXECUTED = "Not executed: an earlier computer action in this turn failed."
 Form = dict[str, Any]
 
 
-def fault(obs: Observation, error: object) -> str:
+class Answered(Protocol):
+    """The part of an observation that a provider is told."""
+
+    data: bytes
+
+    @property
+    def failed_index(self) -> int | None: ...
+    @property
+    def results(self) -> tuple[ActionResult, ...]: ...
+    @property
+    def base64(self) -> str: ...
+    @property
+    def data_url(self) -> str: ...
+    @property
+    def mime_type(self) -> str: ...
+    @property
+    def image(self) -> Image: ...
+    @property
+    def size(self) -> tuple[int, int]: ...
+    @property
+    def screen(self) -> tuple[int, int]: ...
+
+
+def fault(obs: Answered, error: object) -> str:
     """Return what went wrong, as one line for the model; empty when nothing did."""
     if error is not None:
         return str(getattr(error, "message", None) or error)
@@ -35,7 +60,7 @@ def fault(obs: Observation, error: object) -> str:
 
 
 def openai(
-    obs: Observation, calls: Iterable[Call], acknowledge: bool, error: object, detail: str | None
+    obs: Answered, calls: Iterable[Call], acknowledge: bool, error: object, detail: str | None
 ) -> list[Form]:
     """Return input items of the Responses API."""
     items: list[Form] = []
@@ -56,7 +81,7 @@ def openai(
 
 
 def anthropic(
-    obs: Observation,
+    obs: Answered,
     calls: Iterable[Call],
     error: object,
     cursor: tuple[int, int] | None,
@@ -91,7 +116,7 @@ def anthropic(
 
 
 def gemini(
-    obs: Observation, calls: Iterable[Call], acknowledge: bool, error: object, url: str | None
+    obs: Answered, calls: Iterable[Call], acknowledge: bool, error: object, url: str | None
 ) -> list[Form]:
     """Return parts of a user's content, or ``function_result`` steps for calls of the Interactions API."""
     listed, why = list(calls), fault(obs, error)
@@ -122,7 +147,7 @@ def gemini(
     return parts
 
 
-def chat(obs: Observation, calls: Iterable[Call], error: object, text: str | None) -> list[Form]:
+def chat(obs: Answered, calls: Iterable[Call], error: object, text: str | None) -> list[Form]:
     """Return messages of the Chat Completions API; images stand in the user's, since tools' may have none."""
     why = fault(obs, error)
     messages: list[Form] = [
@@ -145,7 +170,7 @@ def _checked(call: Call, acknowledge: bool) -> bool:
     return bool(call.safety)
 
 
-def _is_at_fault(obs: Observation, call: Call, error: object, last: bool) -> bool:
+def _is_at_fault(obs: Answered, call: Call, error: object, last: bool) -> bool:
     if error is not None:  # of an output that was refused, nothing was done
         return True
     index = obs.failed_index
@@ -157,7 +182,7 @@ def _anthropic_image(data: bytes, mime_type: str) -> Form:
     return {"type": "image", "source": source}
 
 
-def _crop(obs: Observation, region: tuple[int, int, int, int]) -> bytes:
+def _crop(obs: Answered, region: tuple[int, int, int, int]) -> bytes:
     """Return a part of the screen as PNG, at the resolution of the image."""
     x, y, width, height = region
     across, down = obs.size[0] / obs.screen[0], obs.size[1] / obs.screen[1]
@@ -168,7 +193,7 @@ def _crop(obs: Observation, region: tuple[int, int, int, int]) -> bytes:
     return out.getvalue()
 
 
-def _cursor(obs: Observation, cursor: tuple[int, int] | None) -> Form:
+def _cursor(obs: Answered, cursor: tuple[int, int] | None) -> Form:
     if cursor is None:
         return {"is_error": True, "content": "The position of the cursor is not known."}
     x, y = cursor[0] * obs.size[0] // obs.screen[0], cursor[1] * obs.size[1] // obs.screen[1]
