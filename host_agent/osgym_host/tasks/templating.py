@@ -28,6 +28,7 @@ REPEATABLE = frozenset(
         "command",
         "execute",
         "execute_with_verification",
+        "keep_file",
         "launch",
         "open",
         "record_folder",

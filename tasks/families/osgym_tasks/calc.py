@@ -9,10 +9,10 @@ from typing import Any
 
 from osgym_tasks.family import Steps
 from osgym_tasks.office import UNTIL_IDLE, document_bytes
-from osgym_tasks.pieces import HOME, execute, key, launch, output_check, upload, vm_file
+from osgym_tasks.pieces import HOME, Kept, execute, keep_file, key, launch, upload, vm_file
 
 Grid = list[list[Any]]
-Check = tuple[str, dict[str, Any], dict[str, Any]]
+Check = tuple[str, dict[str, Any], dict[str, Any] | Kept]
 APPS = ("libreoffice_calc",)
 
 _FIRST = (
@@ -37,6 +37,8 @@ _THEMES: dict[str, tuple[tuple[tuple[str, tuple[str, ...]], ...], tuple[str, ...
     "repairs": ((("Owner", PEOPLE), ("Item", GOODS), ("Town", CITIES)), ("Parts", "Cost", "Value")),
 }
 """Columns of text and of numbers, by the name of the file."""
+_BEFORE = "workbook"
+"""Name of the kept workbook."""
 _RANGES = ((2, 99), (100, 999), (1000, 9999))
 """Ranges of the columns of numbers; no two columns have a value in common."""
 
@@ -126,10 +128,11 @@ def workbook(sheets: Mapping[str, Sequence[Sequence[Any]]]) -> bytes:
 
 
 def opened(path: str, data: bytes) -> list[dict[str, Any]]:
-    """Return the set-up of a document that is open in Calc, and ready."""
+    """Return the set-up of a document that is kept for `rest_kept`, open in Calc, and ready."""
     begun, shown = launch(path.rpartition("/")[2], "libreoffice", "--calc", path)
     shown["parameters"]["max_wait_time"] = 120  # seconds; a busy machine takes more than the usual 30
-    return [upload({path: data}), begun, shown, execute("bash", "-c", UNTIL_IDLE)]
+    kept = keep_file(path, _BEFORE)
+    return [upload({path: data}), kept, begun, shown, execute("bash", "-c", UNTIL_IDLE)]
 
 
 def typed(text: str) -> dict[str, Any]:
@@ -172,7 +175,7 @@ def styled(evaluator: dict[str, Any], path: str, rules: Sequence[Mapping[str, An
         "conj": "and",
         "result": [*evaluator["result"], vm_file(path)],
         "expected": [*evaluator["expected"], None],
-        "options": [*({} for _ in evaluator["func"]), {"rules": list(rules)}],
+        "options": [*evaluator.get("options", [{} for _ in evaluator["func"]]), {"rules": list(rules)}],
     }
 
 
@@ -191,17 +194,17 @@ def filled(number: int, count: int) -> dict[str, Any]:
     return sheet_part(number, "s:sheetData/s:row/s:c/s:v", count=count)
 
 
-_CONSTANT = """
-import re, sys, zipfile
-sheet = zipfile.ZipFile(sys.argv[1]).read(sys.argv[2]).decode()
-formulas = re.findall("<f[^>/]*>([^<]*)</f>", sheet)
-print(sum(not re.search(r"\\b[A-Za-z_]\\w*\\b(?![(])", formula) for formula in formulas))
-"""
+def formulas(path: str, cells: Mapping[str, str]) -> Check:
+    """Check that cells or areas (``Data!H2:H9``) have formulas that compute the same for any numbers.
+
+    The formula of an area is that of its first cell.
+    """
+    return "check_formulas", vm_file(path), {"cells": dict(cells)}
 
 
-def no_constants(path: str, number: int) -> Check:
-    """Check that each formula of a sheet refers to a cell or a name; `=5` and `=SUM(5)` do not."""
-    return output_check(("python3", "-c", _CONSTANT, path, f"xl/worksheets/sheet{number}.xml"), "0\n")
+def rest_kept(path: str, **options: Any) -> Check:
+    """Check that the workbook looks as `opened` kept it; options are those of `check_workbook_kept`."""
+    return "check_workbook_kept", vm_file(path), Kept(_BEFORE, options)
 
 
 def put(grid: Sequence[Sequence[Any]], values: Mapping[str, Any]) -> Grid:

@@ -6,7 +6,7 @@ import base64
 import hashlib
 import shlex
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 HOME = "/home/user"
@@ -77,13 +77,24 @@ def vm_file(path: str) -> dict[str, Any]:
 
 @dataclass(frozen=True, slots=True)
 class Kept:
-    """Output that a set-up step kept under this name, in place of rules."""
+    """Output or file that a set-up step kept under this name, in place of rules.
+
+    Attributes:
+        options: Options of the metric.
+    """
 
     name: str
+    options: Mapping[str, Any] = field(default_factory=dict)
+
+
+def keep_file(path: str, name: str) -> dict[str, Any]:
+    """Keep a file as it is at this step of the set-up, for a check with `Kept`."""
+    return {"type": "keep_file", "parameters": {"path": path, "dest": name}}
 
 
 def every(*checks: tuple[str, Mapping[str, Any], Any]) -> dict[str, Any]:
     """Check that all of these hold: a metric, the getter of its result, and its rules or a `Kept` output."""
+    options = [dict(rules.options) if isinstance(rules, Kept) else {} for _, _, rules in checks]
     return {
         "func": [func for func, _, _ in checks],
         "conj": "and",
@@ -94,6 +105,7 @@ def every(*checks: tuple[str, Mapping[str, Any], Any]) -> dict[str, Any]:
             else {"type": "rule", "rules": rules}
             for _, _, rules in checks
         ],
+        **({"options": options} if any(options) else {}),
     }
 
 

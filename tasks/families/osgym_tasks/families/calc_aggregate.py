@@ -14,11 +14,12 @@ from osgym_tasks.calc import (
     cells,
     draw_table,
     filled,
+    formulas,
     go,
     listed,
     opened,
     put,
-    sheet_part,
+    rest_kept,
     typed,
     workbook,
     xml_parts,
@@ -86,29 +87,37 @@ class _Job:
 def _draft(dice: random.Random, level: int) -> Draft:
     table = draw_table(dice, _ROWS[level])
     jobs = _jobs(dice, level, table)
-    formulas = [(job.cell, job.formula()) for job in jobs]
+    entered = [(job.cell, job.formula()) for job in jobs]
     beside = dict(zip(table.numbers, [*table.numbers[1:], table.numbers[0]], strict=True))
-    other = [*formulas[:-1], (jobs[-1].cell, jobs[-1].formula(beside[jobs[-1].heading]))]
+    other = [*entered[:-1], (jobs[-1].cell, jobs[-1].formula(beside[jobs[-1].heading]))]
     near = {
         "the column beside": [*_enter(other), *SAVE, DONE],
     }
     if level < 3:
-        near["not saved"] = [*_enter(formulas), DONE]
+        near["not saved"] = [*_enter(entered), DONE]
     if level > 1:
-        constant = [*formulas[:-1], (jobs[-1].cell, f"{jobs[-1].value():.6f}")]
+        constant = [*entered[:-1], (jobs[-1].cell, f"{jobs[-1].value():.6f}")]
         near["a number, not a formula"] = [*_enter(constant), *SAVE, DONE]
+        fake = f"{jobs[-1].value()!r}+0*{jobs[-1].formula()[1:]}"
+        near["the number with a formula that is worth nothing"] = [
+            *_enter([*entered[:-1], (jobs[-1].cell, f"={fake}")]),
+            *SAVE,
+            DONE,
+        ]
     if len(jobs) > 1:
-        near["one forgotten"] = [*_enter(formulas[:-1]), *SAVE, DONE]
+        near["one forgotten"] = [*_enter(entered[:-1]), *SAVE, DONE]
     if jobs[0].condition is not None:
-        wide = [(jobs[0].cell, jobs[0].formula(is_conditional=False)), *formulas[1:]]
+        wide = [(jobs[0].cell, jobs[0].formula(is_conditional=False)), *entered[1:]]
         near["a condition forgotten"] = [*_enter(wide), *SAVE, DONE]
     how = "as a formula" if len(jobs) == 1 else "each as a formula"
     results = {job.cell: job.value() for job in jobs}
-    parts = [filled(1, len(table.grid) * len(table.header) + len(jobs))]
+    checks = [
+        cells(table.path, {"Data": put(table.grid, results)}),
+        xml_parts(table.path, filled(1, len(table.grid) * len(table.header) + len(jobs))),
+        rest_kept(table.path, may_change=[f"Data!{job.cell}" for job in jobs]),
+    ]
     if level > 1:
-        for job in jobs:
-            text = f"{job.value():.6f}".rstrip("0").rstrip(".")
-            parts.append(sheet_part(1, f".//s:c[@r='{job.cell}']/s:f", count=1, exclude=[text]))
+        checks.append(formulas(table.path, {f"Data!{job.cell}": job.formula() for job in jobs}))
     return Draft(
         _WORDINGS,
         {
@@ -117,8 +126,9 @@ def _draft(dice: random.Random, level: int) -> Draft:
             "path": table.path,
         },
         opened(table.path, workbook({"Data": table.grid})),
-        every(cells(table.path, {"Data": put(table.grid, results)}), xml_parts(table.path, *parts)),
-        Ways([*_enter(formulas), *SAVE, DONE], near),
+        every(*checks),
+        Ways([*_enter(entered), *SAVE, DONE], near),
+        changes=[table.path],
     )
 
 
@@ -142,4 +152,4 @@ def _enter(formulas: list[tuple[str, str]]) -> Steps:
     return [step for cell, formula in formulas for step in (go(cell), [typed(formula)])]
 
 
-FAMILY = Family("calc.aggregate", 1, _draft, APPS, "full")
+FAMILY = Family("calc.aggregate", 2, _draft, APPS, "full")

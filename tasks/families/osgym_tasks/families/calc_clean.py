@@ -14,6 +14,7 @@ from osgym_tasks.calc import (
     go,
     opened,
     pause,
+    rest_kept,
     workbook,
     xml_parts,
 )
@@ -66,8 +67,10 @@ def _draft(dice: random.Random, level: int) -> Draft:
         every(
             cells(table.path, {"Table": after}),
             xml_parts(table.path, filled(1, len(after) * len(table.header))),
+            rest_kept(table.path),
         ),
         Ways([*_delete(repeated), *SAVE, DONE], near),
+        changes=[table.path],
     )
 
 
@@ -76,4 +79,4 @@ def _delete(numbers: list[int]) -> Steps:
     return [[*go(f"{row}:{row}"), key("ctrl", "minus"), pause()] for row in sorted(numbers, reverse=True)]
 
 
-FAMILY = Family("calc.clean", 1, _draft, APPS, "full")
+FAMILY = Family("calc.clean", 2, _draft, APPS, "full")

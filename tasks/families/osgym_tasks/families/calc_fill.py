@@ -12,13 +12,13 @@ from osgym_tasks.calc import (
     cells,
     draw_table,
     filled,
+    formulas,
     go,
     letter,
     listed,
-    no_constants,
     opened,
     pause,
-    sheet_part,
+    rest_kept,
     typed,
     workbook,
     xml_parts,
@@ -64,16 +64,21 @@ class _Job:
         a, b = row[table.header.index(self.left)], row[table.header.index(self.right)]
         return {"plus": a + b, "minus": a - b, "times": a * b}[self.sign]
 
+    def formula(self, table: Table, right: str = "") -> str:
+        """Return the formula of the first row."""
+        return f"{table.letter(self.left)}2{_SIGNS[self.sign]}{table.letter(right or self.right)}2"
+
+    def enter_as_array(self, table: Table) -> Steps:
+        """Return steps that enter one array formula over the column."""
+        text = f"={table.area(self.left)}{_SIGNS[self.sign]}{table.area(self.right)}"
+        enter = [{"op": "type", "text": text}, pause(), key("ctrl", "shift", "enter"), pause()]
+        return [go(f"{self.column}2:{self.column}{table.last}"), enter]
+
     def enter(self, table: Table, *, last: int = 0, right: str = "") -> Steps:
-        a, b = table.letter(self.left), table.letter(right or self.right)
+        text = {"op": "type", "text": f"={self.formula(table, right)}"}
         return [
             go(f"{self.column}2:{self.column}{last or table.last}"),
-            [
-                {"op": "type", "text": f"={a}2{_SIGNS[self.sign]}{b}2"},
-                pause(),
-                key("alt", "enter"),
-                pause(),
-            ],
+            [text, pause(), key("alt", "enter"), pause()],
         ]
 
 
@@ -97,22 +102,26 @@ def _draft(dice: random.Random, level: int) -> Draft:
     near["a number as a formula"] = [*begin, *final.enter(table), *number, *SAVE, DONE]
     if level < 3:
         near["not saved"] = [*begin, *final.enter(table), DONE]
-    count = len(jobs) * len(table.rows)
+    areas = {f"Table!{job.column}2:{job.column}{table.last}": job for job in jobs}
+    worth_nothing = [
+        go(f"{final.column}{table.last}"),
+        [typed(f"={after[-1][-1]}+0*{table.letter(final.left)}{table.last}"), pause()],
+    ]
+    near["a number and nothing of a cell"] = [*begin, *final.enter(table), *worth_nothing, *SAVE, DONE]
+    array = [*begin, *final.enter_as_array(table), *SAVE, DONE]
     return Draft(
         _WORDINGS,
         {"jobs": listed([job.words for job in jobs]), "path": table.path},
         opened(table.path, workbook({"Table": before})),
         every(
             cells(table.path, {"Table": after}),
-            xml_parts(
-                table.path,
-                filled(1, len(after) * len(after[0])),
-                sheet_part(1, "s:sheetData/s:row/s:c/s:f", count=count),
-            ),
-            no_constants(table.path, 1),
+            xml_parts(table.path, filled(1, len(after) * len(after[0]))),
+            formulas(table.path, {area: f"={job.formula(table)}" for area, job in areas.items()}),
+            rest_kept(table.path, may_change=list(areas)),
         ),
-        Ways([*begin, *final.enter(table), *SAVE, DONE], near),
+        Ways([*begin, *final.enter(table), *SAVE, DONE], near, {"one array formula": array}),
+        changes=[table.path],
     )
 
 
-FAMILY = Family("calc.fill", 2, _draft, APPS, "full")
+FAMILY = Family("calc.fill", 3, _draft, APPS, "full")

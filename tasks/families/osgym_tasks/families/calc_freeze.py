@@ -17,6 +17,7 @@ from osgym_tasks.calc import (
     opened,
     pause,
     press,
+    rest_kept,
     sheet_part,
     workbook,
     xml_parts,
@@ -79,8 +80,13 @@ def _draft(dice: random.Random, level: int) -> Draft:
         _WORDINGS,
         {"jobs": listed(words), "path": first.path},
         opened(first.path, workbook(sheets)),
-        every(cells(first.path, sheets), xml_parts(first.path, *parts)),
+        every(
+            cells(first.path, sheets),
+            xml_parts(first.path, *parts),
+            rest_kept(first.path, may_freeze=True),
+        ),
         Ways([*_ways(frozen), *SAVE, DONE], near),
+        changes=[first.path],
     )
 
 
@@ -108,4 +114,4 @@ def _ways(frozen: dict[str, tuple[int, int]]) -> Steps:
     return steps
 
 
-FAMILY = Family("calc.freeze", 1, _draft, APPS, "full")
+FAMILY = Family("calc.freeze", 2, _draft, APPS, "full")

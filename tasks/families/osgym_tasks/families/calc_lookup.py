@@ -13,13 +13,13 @@ from osgym_tasks.calc import (
     Grid,
     cells,
     filled,
+    formulas,
     go,
     letter,
     listed,
-    no_constants,
     opened,
     pause,
-    sheet_part,
+    rest_kept,
     typed,
     workbook,
     xml_parts,
@@ -64,10 +64,12 @@ def _draft(dice: random.Random, level: int) -> Draft:
     after = [before[0], *([*row, *(by_item[row[1]][fact] for fact in wanted)] for row in rows)]
     last, columns = len(before), {fact: letter(3 + place) for place, fact in enumerate(wanted)}
 
+    def formula(fact: str, sheet: str, first_item: str = "B2") -> str:
+        return f"=VLOOKUP({first_item},{sheet}$A$2:$D${len(catalogue)},{facts.index(fact) + 2},0)"
+
     def fill(fact: str, *, source: str = "", until: int = last) -> Steps:
-        area = f"${second}.$A$2:$D${len(catalogue)}"
-        formula = f"=VLOOKUP(B2,{area},{facts.index(source or fact) + 2},0)"
-        enter = [{"op": "type", "text": formula}, pause(), key("alt", "enter"), pause()]
+        text = {"op": "type", "text": formula(source or fact, f"${second}.")}
+        enter = [text, pause(), key("alt", "enter"), pause()]
         return [go(f"{columns[fact]}2:{columns[fact]}{until}"), enter]
 
     *others, final = wanted
@@ -79,24 +81,34 @@ def _draft(dice: random.Random, level: int) -> Draft:
     }
     if level < 3:
         near["not saved"] = [*begin, *fill(final), DONE]
-    width, count = len(after[0]), len(rows) * len(wanted) if level > 2 else None
-    checks: list[Check] = []
-    parts = [filled(1, len(after) * width), filled(2, len(catalogue) * 4)]
-    if count is not None:
-        parts.append(sheet_part(1, "s:sheetData/s:row/s:c/s:f", count=count))
-        checks.append(no_constants(path, 1))
+    areas = {f"{first}!{columns[fact]}2:{columns[fact]}{last}": fact for fact in wanted}
+    checks: list[Check] = [rest_kept(path, may_change=list(areas))]
+    parts = [filled(1, len(after) * len(after[0])), filled(2, len(catalogue) * 4)]
+    right: dict[str, Steps] = {}
+    if level > 2:
+        checks.append(formulas(path, {area: formula(fact, f"{second}!") for area, fact in areas.items()}))
+        text = formula(final, f"${second}.", f"B2:B{last}")
+        over = [{"op": "type", "text": text}, pause(), key("ctrl", "shift", "enter"), pause()]
+        right["one array formula"] = [
+            *begin,
+            go(f"{columns[final]}2:{columns[final]}{last}"),
+            over,
+            *SAVE,
+            DONE,
+        ]
         number = [go(f"{columns[final]}{last}"), [typed(f"={after[-1][-1]}"), pause()]]
         near["a number as a formula"] = [*begin, *fill(final), *number, *SAVE, DONE]
     jobs = listed([f"column {columns[fact]} ({fact})" for fact in wanted])
-    how = "as numbers or as formulas" if count is None else "with a formula in every cell"
+    how = "with a formula in every cell" if level > 2 else "as numbers or as formulas"
     sheets = {first: before, second: catalogue}
     return Draft(
         _WORDINGS,
         {"jobs": jobs, "first": first, "second": second, "how": how, "path": path},
         opened(path, workbook(sheets)),
         every(cells(path, {first: after, second: catalogue}), xml_parts(path, *parts), *checks),
-        Ways([*begin, *fill(final), *SAVE, DONE], near),
+        Ways([*begin, *fill(final), *SAVE, DONE], near, right),
+        changes=[path],
     )
 
 
-FAMILY = Family("calc.lookup", 2, _draft, APPS, "full")
+FAMILY = Family("calc.lookup", 3, _draft, APPS, "full")

@@ -18,6 +18,7 @@ from osgym_tasks.calc import (
     listed,
     opened,
     pause,
+    rest_kept,
     styled,
     workbook,
     xml_parts,
@@ -30,8 +31,12 @@ _JOBS = {1: 1, 2: 1, 3: 2, 4: 2, 5: 3}
 _FORMATS = {
     "as percentages with two decimals": ("5", r"^0\.00%$"),
     "with two decimals and a comma between thousands": ("1", r"^#,##0\.00(_\))?(;.*)?$"),
-    "in scientific notation with two decimals": ("2", r"^(##)?0\.00E\+00$"),
-    "as US dollars with two decimals": ("4", r'^(\[\$\$(-409)?\]|"\$"|\\?\$)#,##0\.00'),
+    "in scientific notation with two decimals": ("2", r"^(##)?0\.00E\+000?$"),
+    "as US dollars with two decimals": (
+        "4",
+        r'^((\[\$(\$|USD)(-[\w-]+)?\]|"(\$|USD)"|\\?\$)(\\? )?#,##0\.00(;|$)'
+        r"|#,##0\.00(\\? )?\[\$(\$|USD)(-[\w-]+)?\](;|$))",
+    ),
 }
 """Formats by their description: the key that goes with Ctrl and Shift, and the codes that are accepted."""
 _PERCENT, _THOUSANDS, _SCIENTIFIC, _DOLLARS = _FORMATS
@@ -106,13 +111,21 @@ def _draft(dice: random.Random, level: int) -> Draft:
         near["not saved"] = [*final.enter(), DONE]
         near["the last row forgotten"] = [*final.enter(last=final.last - 1), *SAVE, DONE]
     count = len(grid) * len(grid[0])
-    evaluator = every(cells(path, {"Data": grid}), xml_parts(path, filled(1, count)))
+    numbers = f"Data!C2:{letter(len(grid[0]) - 1)}{len(grid)}"
+    evaluator = every(
+        cells(path, {"Data": grid}),
+        xml_parts(path, filled(1, count)),
+        rest_kept(path, may_format=[numbers]),  # the number formats are for the rules of single cells
+    )
+    bold = [*go(numbers.removeprefix("Data!")), key("ctrl", "b"), pause()]
+    near["all numbers bold"] = [*begin, *final.enter(), bold, *SAVE, DONE]
     return Draft(
         _WORDINGS,
         {"jobs": listed([job.words for job in jobs]), "path": path},
         opened(path, workbook({"Data": grid})),
         styled(evaluator, path, _rules(grid, jobs)),
         Ways([*begin, *final.enter(), *SAVE, DONE], near),
+        changes=[path],
     )
 
 
@@ -133,4 +146,4 @@ def _rules(grid: Grid, jobs: list[_Job]) -> list[dict[str, object]]:
     ]
 
 
-FAMILY = Family("calc.number_format", 1, _draft, APPS, "full")
+FAMILY = Family("calc.number_format", 2, _draft, APPS, "full")

@@ -15,6 +15,7 @@ from osgym_tasks.calc import (
     opened,
     pause,
     press,
+    rest_kept,
     typed,
     workbook,
     xml_parts,
@@ -82,8 +83,10 @@ def _draft(dice: random.Random, level: int) -> Draft:
                 {**listing, "path": "s:sheets/s:sheet[@state='hidden']", "values": unseen},
                 *(filled(number, (_ROWS + 1) * 6) for number in range(1, len(names) + 1)),
             ),
+            rest_kept(path, renamed=renamed, hidden=hidden),
         ),
         Ways([*_ways(renamed, hidden), *SAVE, DONE], near),
+        changes=[path],
     )
 
 
@@ -101,4 +104,4 @@ def _item(ups: int) -> list[dict[str, object]]:
     return [key("alt", "s"), pause(800), press("up", ups), pause(), key("enter"), pause(800)]
 
 
-FAMILY = Family("calc.sheets", 1, _draft, APPS, "full")
+FAMILY = Family("calc.sheets", 2, _draft, APPS, "full")

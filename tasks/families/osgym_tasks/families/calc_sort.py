@@ -17,6 +17,7 @@ from osgym_tasks.calc import (
     pause,
     press,
     put,
+    rest_kept,
     workbook,
     xml_parts,
 )
@@ -59,8 +60,11 @@ def _draft(dice: random.Random, level: int) -> Draft:
         _WORDINGS,
         {"keys": ", then ".join(map(_words, keys)), "note": note, "path": table.path},
         opened(table.path, workbook({"List": put(table.grid, extra)})),
-        every(cells(table.path, {"List": after}), xml_parts(table.path, filled(1, count))),
+        every(
+            cells(table.path, {"List": after}), xml_parts(table.path, filled(1, count)), rest_kept(table.path)
+        ),
         Ways([*_ways(table, keys), *SAVE, DONE], near),
+        changes=[table.path],
     )
 
 
@@ -100,4 +104,4 @@ def _ways(table: Table, keys: list[tuple[str, bool]]) -> Steps:
     return steps
 
 
-FAMILY = Family("calc.sort", 1, _draft, APPS, "full")
+FAMILY = Family("calc.sort", 2, _draft, APPS, "full")
