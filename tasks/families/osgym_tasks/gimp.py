@@ -158,6 +158,7 @@ def edits_draft(dice: random.Random, wordings: Sequence[str], edits: Sequence[Ed
         ],
         every(*checks, unchanged(files)),
         Ways(steps(every_one), near),
+        changes=targets,
     )
 
 

@@ -86,6 +86,7 @@ def _draft(dice: random.Random, level: int) -> Draft:
             tree_check(root, files),
         ),
         Ways(_ways(files, picked), near),
+        changes=[],
     )
 
 
@@ -115,4 +116,4 @@ def _ways(files: dict[str, str], picked: dict[str, str]) -> Steps:
     return [*steps, DONE]
 
 
-FAMILY = Family("desk.defaults", 1, _draft, ("pcmanfm",), flavor="full")
+FAMILY = Family("desk.defaults", 2, _draft, ("pcmanfm",), flavor="full")

@@ -32,9 +32,12 @@ import configparser, json, sys
 p = configparser.RawConfigParser(delimiters=("=",), comment_prefixes=("#",))
 p.optionxform = str
 p.read(sys.argv[1])
-print(json.dumps([p["Desktop Entry"].get(key, "").strip() for key in sys.argv[2:]]))
+entry = p["Desktop Entry"]
+unseen = [key for key in ("Hidden", "NoDisplay") if entry.get(key, "").strip() == "true"]
+unseen += [key for key in ("OnlyShowIn", "NotShowIn", "TryExec") if entry.get(key, "").strip()]
+print(json.dumps([entry.get(key, "").strip() for key in sys.argv[2:]] + unseen))
 """
-"""Script that prints the values of the named keys of an entry."""
+"""Script that prints the values of the named keys of an entry, and keys that keep it from being shown."""
 _WORDINGS = (
     "Make {entries}. Other files in {folder} stay as they are.",
     "With the text editor, write {entries}. Leave everything else in {folder} alone.",
@@ -56,12 +59,14 @@ def _draft(dice: random.Random, level: int) -> Draft:
     first = next(iter(entries))
     no_command = {path: dict(entry) for path, entry in entries.items()}
     no_command[first]["Command"] = no_command[first].pop("Exec")
+    unseen = {path: {**entry, "Hidden": "true"} for path, entry in entries.items()}
     swapped = {path: dict(entry) for path, entry in entries.items()}
     swapped[first]["Name"] = swapped[first]["Name"].replace(" ", "")
     near = {
         "not saved": [*_ways(entries)[:-4], DONE],
         "no Exec": _ways(no_command),
         "another name": _ways(swapped),
+        "hidden": _ways(unseen),
     }
     if len(entries) > 1:
         near["one forgotten"] = _ways(dict(list(entries.items())[1:]))
@@ -81,6 +86,7 @@ def _draft(dice: random.Random, level: int) -> Draft:
             shell_output(f"cat {folder}/old*.desktop", "".join(beside[name] for name in sorted(beside))),
         ),
         Ways(_ways(entries), near),
+        changes=list(entries),
     )
 
 
@@ -112,4 +118,4 @@ def _ways(entries: dict[str, dict[str, str]]) -> Steps:
     return [*steps, DONE]
 
 
-FAMILY = Family("desk.launcher", 1, _draft, ("mousepad",))
+FAMILY = Family("desk.launcher", 2, _draft, ("mousepad",))

@@ -6,7 +6,7 @@ import random
 
 from osgym_tasks.desk import home, sentence, shell_output
 from osgym_tasks.family import Draft, Family, Steps, Ways
-from osgym_tasks.pieces import DONE, every, execute, key, upload
+from osgym_tasks.pieces import DONE, Kept, every, execute, key, line, upload
 
 _WINDOWS = {1: 2, 2: 4, 3: 5, 4: 7, 5: 9}
 _ACTED = {1: 1, 2: 1, 3: 2, 4: 3, 5: 4}
@@ -40,13 +40,21 @@ wmctrl -lxG | while read -r id _ x y w h class _ title; do
         *HIDDEN*) said=minimized ;;
         *MAXIMIZED_VERT*MAXIMIZED_HORZ*|*MAXIMIZED_HORZ*MAXIMIZED_VERT*) said=maximized ;;
         *) said=plain
-           if [ "$h" -gt 850 ] && [ "$w" -gt $((width / 2 - 70)) ] && [ "$w" -le $((width / 2)) ]; then
+           if [ "$h" -gt 850 ] && [ "$w" -gt $((width / 2 - 70)) ] && [ "$w" -le $((width / 2 + 30)) ]; then
                if [ "$x" -lt 30 ]; then said=left; elif [ "$x" -gt $((width / 2 - 30)) ]; then said=right; fi
            fi ;;
     esac
     echo "$title: $said"
 done | LC_ALL=C sort
 """
+_PLACES = r"""
+wmctrl -lpxG | while read -r id desk pid x y w h class _ title; do
+    [ "$class" = xterm.XTerm ] || continue
+    case "|$0|" in *"|$title|"*) ;; *) echo "$title: $id $desk $pid $x $y $w $h" ;; esac
+done | LC_ALL=C sort
+"""
+"""Script that prints identity, place and size of the windows whose titles its argument does not list."""
+_BEFORE = "places"
 _WORDINGS = (
     "On this desktop, {deeds}. All other windows stay open as they are.",
     "Please tidy up the screen: {deeds}. Do not close, minimize, maximize or tile any other window.",
@@ -72,6 +80,10 @@ def _draft(dice: random.Random, level: int) -> Draft:
     }
     if len(deeds) > 1:
         near["one forgotten"] = _ways(titles, dict(list(deeds.items())[1:]))
+    look = ["bash", "-c", _PLACES, "|".join(acted)]
+    shrink = f'wmctrl -F -r "{other}" -e 0,0,0,60,40'
+    shell = [[key("ctrl", "alt", "t"), {"op": "wait", "duration_ms": 1500}], line(f"{shrink}; exit")]
+    near["another window shrunk into a corner"] = [*_ways(titles, deeds)[:-1], *shell, DONE]
     paths = {title: home(f"Documents/{title.replace(' ', '-')}.txt") for title in titles}
     return Draft(
         _WORDINGS,
@@ -87,9 +99,14 @@ def _draft(dice: random.Random, level: int) -> Draft:
                 },
             },
             execute("bash", "-c", _arrange(titles)),
+            {"type": "execute", "parameters": {"command": look, "stdout": _BEFORE}},
         ],
-        every(shell_output(_STATES, said)),
+        every(
+            shell_output(_STATES, said),
+            ("literal_match", {"type": "vm_command_line", "command": look}, Kept(_BEFORE)),
+        ),
         Ways(_ways(titles, deeds), near),
+        changes=[],
     )
 
 
@@ -140,4 +157,4 @@ def _ways(titles: list[str], deeds: dict[str, str]) -> Steps:
     return [*steps, DONE]
 
 
-FAMILY = Family("desk.windows", 1, _draft, ("xterm",), fixed=("distractors", "geometry"))
+FAMILY = Family("desk.windows", 2, _draft, ("xterm",), fixed=("distractors", "geometry"))

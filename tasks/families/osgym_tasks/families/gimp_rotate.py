@@ -48,4 +48,4 @@ def _draft(dice: random.Random, level: int) -> Draft:
     return edits_draft(dice, _WORDINGS, edits)
 
 
-FAMILY = Family("gimp.rotate", 1, _draft, ("gimp",), "full")
+FAMILY = Family("gimp.rotate", 2, _draft, ("gimp",), "full")

@@ -64,4 +64,4 @@ def _scale(width: int, height: int | None) -> Steps:
     return [*search("scale image"), *typed, [key("shift", "tab")], [key("space")]]
 
 
-FAMILY = Family("gimp.scale", 1, _draft, ("gimp",), "full")
+FAMILY = Family("gimp.scale", 2, _draft, ("gimp",), "full")
