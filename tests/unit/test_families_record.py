@@ -224,12 +224,13 @@ async def test_trials_of_an_instance_share_a_task_template(running: Running) -> 
     assert {trial.instance.name for trial in turns[:8]} == {one.name for one in instances[:4]}
     async with AsyncClient(running.url) as client:
         played = [(trial, result) async for trial, result in play(client, turns, concurrency=4)]
-    keys: dict[str, set[str]] = {one.name: set() for one in instances}
+    keys: dict[tuple[str, str], set[str]] = {}
     for trial, result in played:
         key_of = template_key(result.task, image_digest=IMAGE, screen=SCREEN, files=())
-        keys[trial.instance.name].add(key_of)
-    assert [len(found) for found in keys.values()] == [1] * len(instances)
-    assert len(set.union(*keys.values())) == len(instances)
+        keys.setdefault((trial.instance.name, trial.spoil), set()).add(key_of)
+    assert {name for name, spoil in keys if not spoil} == {one.name for one in instances}
+    assert [len(found) for found in keys.values()] == [1] * len(keys)
+    assert len(set.union(*keys.values())) == len(keys), "a spoilt set-up is another one"
 
 
 def test_the_oracle_alone_is_no_proof(running: Running, tmp_path: Path) -> None:

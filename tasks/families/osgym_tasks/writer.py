@@ -8,14 +8,14 @@ from __future__ import annotations
 import io
 import random
 import zipfile
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 from xml.sax.saxutils import escape
 
 from osgym_tasks.family import Steps
-from osgym_tasks.pieces import HOME, execute, key, launch, upload, vm_file
+from osgym_tasks.pieces import HOME, Kept, execute, keep_file, key, launch, upload, vm_file
 
-Check = tuple[str, dict[str, Any], dict[str, Any]]
+Check = tuple[str, dict[str, Any], dict[str, Any] | Kept]
 """Check for `pieces.every`."""
 
 CALM: dict[str, Any] = {"op": "wait", "duration_ms": 700}
@@ -27,6 +27,8 @@ START_S = 120
 SAVE: Steps = [[CALM, key("ctrl", "s")], [CALM, key("enter"), CALM]]
 """Save the document; the question whether to keep the format is answered with yes."""
 
+_BEFORE = "document"
+"""Name of the kept document."""
 _HEAD = '<?xml version="1.0" encoding="UTF-8" standalone="yes"?>'
 _OOXML = "http://schemas.openxmlformats.org"
 _PACKAGE, _RELATED = f"{_OOXML}/package/2006", f"{_OOXML}/officeDocument/2006/relationships"
@@ -81,10 +83,11 @@ def _paragraph(text: str, style: str) -> str:
 
 
 def opened(path: str, data: bytes) -> list[dict[str, Any]]:
-    """Return the set-up: the document exists and is open in Writer, whose window is active."""
+    """Return the set-up: the document is kept for `rest_kept`, and open in Writer, whose window is active."""
     name = path.rpartition("/")[2]
     return [
         upload({path: data}),
+        keep_file(path, _BEFORE),
         *launch(name, "libreoffice", "--writer", path, wait_s=START_S),
         execute("wmctrl", "-a", name),
     ]
@@ -93,6 +96,20 @@ def opened(path: str, data: bytes) -> list[dict[str, Any]]:
 def wanted_text(path: str, rows: Sequence[str]) -> Check:
     """Check that these are all paragraphs that are not empty."""
     return "check_document_text", vm_file(path), {"paragraphs": list(rows)}
+
+
+def wanted_formats(path: str, formats: Mapping[str, Sequence[str]]) -> Check:
+    """Check that these are all texts that are "bold", "italic", "underlined", in their order."""
+    return (
+        "check_text_formats",
+        vm_file(path),
+        {"formats": {name: [*texts] for name, texts in formats.items()}},
+    )
+
+
+def rest_kept(path: str, **options: Any) -> Check:
+    """Check that the document looks as `opened` kept it; options are those of `check_document_kept`."""
+    return "check_document_kept", vm_file(path), Kept(_BEFORE, options)
 
 
 def wanted_parts(path: str, *parts: dict[str, Any]) -> Check:

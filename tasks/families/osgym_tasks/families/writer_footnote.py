@@ -15,6 +15,7 @@ from osgym_tasks.writer import (
     docx_bytes,
     opened,
     path_of,
+    rest_kept,
     sentences,
     wanted_parts,
     wanted_text,
@@ -63,6 +64,7 @@ def _draft(dice: random.Random, level: int) -> Draft:
         opened(path, docx_bytes(rows)),
         every(
             wanted_text(path, rows),
+            rest_kept(path),
             wanted_parts(
                 path,
                 {"path": ".//w:footnoteReference/../..", "values": [rows[at] for at in places]},
@@ -71,6 +73,7 @@ def _draft(dice: random.Random, level: int) -> Draft:
             ),
         ),
         Ways([*_insert(notes), *SAVE, DONE], near),
+        changes=[path],
     )
 
 
@@ -92,4 +95,4 @@ def _brackets(notes: Mapping[int, str]) -> Steps:
     ]
 
 
-FAMILY = Family("writer.footnote", 1, _draft, ("libreoffice_writer",), "full")
+FAMILY = Family("writer.footnote", 2, _draft, ("libreoffice_writer",), "full")

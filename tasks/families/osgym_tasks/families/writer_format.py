@@ -16,15 +16,16 @@ from osgym_tasks.writer import (
     mention,
     opened,
     path_of,
+    rest_kept,
     sentences,
-    wanted_parts,
+    wanted_formats,
     wanted_text,
 )
 
 _PARAGRAPHS = {1: 5, 2: 8, 3: 13, 4: 20, 5: 32}
 _WORDS = {1: 1, 2: 1, 3: 2, 4: 3, 5: 4}
-_KINDS = {"bold": ("b", "w:b"), "italic": ("i", "w:i"), "underlined": ("u", "w:u")}
-"""Formats: the letter of the shortcut, and the element of the run's properties."""
+_KINDS = {"bold": "b", "italic": "i", "underlined": "u"}
+"""Formats, and the letters of their shortcuts."""
 _WORDINGS = (
     "In {path}, which is open in Writer, format every whole word in small letters as follows: {words}. "
     "Longer words and capitalised ones stay as they are, and so do the spaces. Save it in its own format.",
@@ -65,15 +66,15 @@ def _draft(dice: random.Random, level: int) -> Draft:
         opened(path, docx_bytes(rows)),
         every(
             wanted_text(path, rows),
-            wanted_parts(
-                path,
-                *(
-                    {"path": f".//w:rPr[{element}]/../w:t", "values": found[kind]}
-                    for kind, (_, element) in _KINDS.items()
-                ),
-            ),
+            wanted_formats(path, found),
+            rest_kept(path, ignored=list(_KINDS)),
         ),
-        Ways([*_ways(wanted), *SAVE, DONE], near),
+        Ways(
+            [*_ways(wanted), *SAVE, DONE],
+            near,
+            {"a format put on and off again": [*_ways(wanted), *_on_and_off(), *SAVE, DONE]},
+        ),
+        changes=[path],
     )
 
 
@@ -92,9 +93,14 @@ def _ways(wanted: dict[str, str], *, whole: bool = True) -> Steps:
             [key("alt", "f"), key("ctrl", "a"), {"op": "type", "text": word}],
             [click("push-button", "Find All")],
             [key("esc"), CALM],
-            [key("ctrl", _KINDS[kind][0]), CALM],
+            [key("ctrl", _KINDS[kind]), CALM],
         ]
     return steps
 
 
-FAMILY = Family("writer.format", 1, _draft, ("libreoffice_writer",), "full")
+def _on_and_off() -> Steps:
+    """Return steps that make the last full stop italic, and upright again."""
+    return [[key("ctrl", "end"), key("shift", "left"), key("ctrl", "i"), CALM, key("ctrl", "i"), CALM]]
+
+
+FAMILY = Family("writer.format", 2, _draft, ("libreoffice_writer",), "full")

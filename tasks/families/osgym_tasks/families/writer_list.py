@@ -13,6 +13,7 @@ from osgym_tasks.writer import (
     docx_bytes,
     opened,
     path_of,
+    rest_kept,
     sentences,
     wanted_parts,
     wanted_text,
@@ -70,6 +71,7 @@ def _draft(dice: random.Random, level: int) -> Draft:
         opened(path, docx_bytes(rows)),
         every(
             wanted_text(path, rows),
+            rest_kept(path),
             wanted_parts(
                 path,
                 {"path": ".//w:numPr/../..", "values": items},
@@ -83,6 +85,7 @@ def _draft(dice: random.Random, level: int) -> Draft:
             ),
         ),
         Ways([*_apply(groups, kind), *SAVE, DONE], near),
+        changes=[path],
     )
 
 
@@ -100,4 +103,4 @@ def _apply(groups: list[range], kind: str) -> Steps:
     ]
 
 
-FAMILY = Family("writer.list", 1, _draft, ("libreoffice_writer",), "full")
+FAMILY = Family("writer.list", 2, _draft, ("libreoffice_writer",), "full")

@@ -6,7 +6,16 @@ import random
 
 from osgym_tasks.family import Draft, Family, Steps, Ways
 from osgym_tasks.pieces import DONE, every, key
-from osgym_tasks.writer import SAVE, at_paragraph, docx_bytes, opened, path_of, sentences, wanted_text
+from osgym_tasks.writer import (
+    SAVE,
+    at_paragraph,
+    docx_bytes,
+    opened,
+    path_of,
+    rest_kept,
+    sentences,
+    wanted_text,
+)
 
 _PARAGRAPHS = {1: 5, 2: 8, 3: 12, 4: 18, 5: 28}
 _MOVES = {1: 1, 2: 1, 3: 2, 4: 3, 5: 4}
@@ -48,8 +57,9 @@ def _draft(dice: random.Random, level: int) -> Draft:
         _WORDINGS,
         {"path": path, "moves": ", then ".join(told)},
         opened(path, docx_bytes(["Notes", *rows, "End of the notes"])),
-        every(wanted_text(path, ["Notes", *_after(rows, pairs), "End of the notes"])),
+        every(wanted_text(path, ["Notes", *_after(rows, pairs), "End of the notes"]), rest_kept(path)),
         Ways([*_move(rows, pairs), *SAVE, DONE], near),
+        changes=[path],
     )
 
 
@@ -76,4 +86,4 @@ def _move(rows: list[str], pairs: list[tuple[str, str]], *, above: bool = False,
     return steps
 
 
-FAMILY = Family("writer.order", 1, _draft, ("libreoffice_writer",), "full")
+FAMILY = Family("writer.order", 2, _draft, ("libreoffice_writer",), "full")

@@ -8,7 +8,17 @@ from typing import Any
 from osgym_tasks.family import Draft, Family, Steps, Ways
 from osgym_tasks.pieces import DONE, every, key
 from osgym_tasks.targets import click
-from osgym_tasks.writer import CALM, SAVE, docx_bytes, opened, path_of, sentences, wanted_parts, wanted_text
+from osgym_tasks.writer import (
+    CALM,
+    SAVE,
+    docx_bytes,
+    opened,
+    path_of,
+    rest_kept,
+    sentences,
+    wanted_parts,
+    wanted_text,
+)
 
 _PARAGRAPHS = {1: 3, 2: 6, 3: 10, 4: 16, 5: 24}
 _PAPERS = {
@@ -75,6 +85,7 @@ def _draft(dice: random.Random, level: int) -> Draft:
         opened(path, docx_bytes(rows)),
         every(
             wanted_text(path, rows),
+            rest_kept(path),
             wanted_parts(
                 path,
                 *(_near(".//w:pgSz", name, value) for name, value in sizes.items()),
@@ -82,6 +93,7 @@ def _draft(dice: random.Random, level: int) -> Draft:
             ),
         ),
         Ways([*_set(setup), *SAVE, DONE], near),
+        changes=[path],
     )
 
 
@@ -108,4 +120,4 @@ def _set(setup: _Setup) -> Steps:
     ]
 
 
-FAMILY = Family("writer.page", 1, _draft, ("libreoffice_writer",), "full")
+FAMILY = Family("writer.page", 2, _draft, ("libreoffice_writer",), "full")

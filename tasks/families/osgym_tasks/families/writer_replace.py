@@ -8,7 +8,17 @@ import re
 from osgym_tasks.family import Draft, Family, Steps, Ways
 from osgym_tasks.pieces import DONE, every, key
 from osgym_tasks.targets import click
-from osgym_tasks.writer import PLACES, SAVE, docx_bytes, mention, opened, path_of, sentences, wanted_text
+from osgym_tasks.writer import (
+    PLACES,
+    SAVE,
+    docx_bytes,
+    mention,
+    opened,
+    path_of,
+    rest_kept,
+    sentences,
+    wanted_text,
+)
 
 _PARAGRAPHS = {1: 5, 2: 8, 3: 13, 4: 20, 5: 32}
 _PAIRS = {1: 1, 2: 1, 3: 2, 4: 3, 5: 4}
@@ -47,8 +57,9 @@ def _draft(dice: random.Random, level: int) -> Draft:
         _WORDINGS,
         {"path": path, "pairs": ", ".join(f'"{old}" becomes "{new}"' for old, new in pairs.items())},
         opened(path, docx_bytes(rows)),
-        every(wanted_text(path, after)),
+        every(wanted_text(path, after), rest_kept(path)),
         Ways([*_ways(pairs), *SAVE, DONE], near),
+        changes=[path],
     )
 
 
@@ -73,4 +84,4 @@ def _ways(pairs: dict[str, str], *, whole: bool = True, case: bool = True) -> St
     return [*steps, [key("esc")]]
 
 
-FAMILY = Family("writer.replace", 1, _draft, ("libreoffice_writer",), "full")
+FAMILY = Family("writer.replace", 2, _draft, ("libreoffice_writer",), "full")

@@ -12,6 +12,7 @@ from osgym_tasks.writer import (
     docx_bytes,
     opened,
     path_of,
+    rest_kept,
     sentences,
     wanted_parts,
     wanted_text,
@@ -70,6 +71,7 @@ def _draft(dice: random.Random, level: int) -> Draft:
         opened(path, docx_bytes(rows)),
         every(
             wanted_text(path, rows),
+            rest_kept(path, restyled=[rows[at] for at in styles]),
             wanted_parts(
                 path,
                 *({"path": _IN_STYLE.format(f"Heading{n}"), "values": found} for n, found in by_rank.items()),
@@ -77,6 +79,7 @@ def _draft(dice: random.Random, level: int) -> Draft:
             ),
         ),
         Ways([*_apply(styles), *SAVE, DONE], near),
+        changes=[path],
     )
 
 
@@ -91,4 +94,4 @@ def _bold(rows: list[int]) -> Steps:
     return [[*at_paragraph(at), key("shift", "end"), key("ctrl", "b")] for at in rows]
 
 
-FAMILY = Family("writer.styles", 1, _draft, ("libreoffice_writer",), "full")
+FAMILY = Family("writer.styles", 2, _draft, ("libreoffice_writer",), "full")

@@ -130,4 +130,4 @@ def _rows(dice: random.Random, rows: int, columns: int) -> list[list[str]]:
     return [dice.sample(_HEADS, columns), *body]
 
 
-FAMILY = Family("writer.table", 1, _draft, ("libreoffice_writer",), "full")
+FAMILY = Family("writer.table", 2, _draft, ("libreoffice_writer",), "full")
