@@ -72,7 +72,9 @@ class StepLedger(Generic[S]):
 
     def start(self, seq: int, step: S) -> None:
         """Record that the next step runs."""
-        assert self._running is None and seq == self.last_seq + 1, "find() said otherwise"
+        assert self._running is None and seq == self.last_seq + 1, (
+            "find() must be called first and return None"
+        )
         self._running = seq, step
 
     def take(self, seq: int) -> None:
