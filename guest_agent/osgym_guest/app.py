@@ -75,7 +75,7 @@ class AgentSettings:
         host, _, port = env.get("OSGYM_LISTEN", f"127.0.0.1:{DEFAULT_PORT}").rpartition(":")
         expect = frozenset(word for word in env.get("OSGYM_EXPECT", "").split(",") if word)
         if not expect <= {"dock", "desktop"}:
-            raise ValueError(f"OSGYM_EXPECT knows dock and desktop, not {sorted(expect)}")
+            raise ValueError(f"OSGYM_EXPECT may name dock and desktop, not {sorted(expect)}")
         state = env.get("OSGYM_STATE_DIR") or env.get("XDG_RUNTIME_DIR")
         settle = env.get("OSGYM_SETTLE")
         return AgentSettings(
@@ -179,7 +179,7 @@ async def main() -> int:
     server = Server(router, token=token)
 
     def broken(why: str) -> None:
-        print(f"osgym_guest: half of an identity: {why}", file=sys.stderr)
+        print(f"osgym_guest: the identity was applied only partly: {why}", file=sys.stderr)
         end(EXIT_BROKEN)
 
     if last is not None and not last.token:

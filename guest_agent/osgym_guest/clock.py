@@ -74,11 +74,11 @@ class DesktopClock:
         try:
             fd = os.open(self._page, os.O_RDWR | os.O_CLOEXEC)
         except OSError as exc:
-            text = "this image has no clock that can be set; bake it anew"
+            text = "this image has no clock that can be set; bake the image again"
             raise HttpError(501, GuestErrorCode.NOT_AVAILABLE, text) from exc
         try:
             if os.pread(fd, _MODE.size, 0) in (_MODE.pack(RUNNING), _MODE.pack(FROZEN)):
-                raise bad("the clock was set already")
+                raise bad("the clock was already set")
             now_ns = time.time_ns()  # the host's, until now
             os.pwrite(fd, _VALUES.pack(start_ns if frozen else start_ns - now_ns, now_ns), _MODE.size)
             os.pwrite(fd, _MODE.pack(FROZEN if frozen else RUNNING), 0)

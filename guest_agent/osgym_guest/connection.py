@@ -181,7 +181,7 @@ class Connection:
                 if len(self._received) < MAX_HEADER_BYTES:
                     break
                 self._keep_alive, self._unread = False, True
-                message = f"headers end within {MAX_HEADER_BYTES} bytes"
+                message = f"the headers must not exceed {MAX_HEADER_BYTES} bytes"
                 self._answer(HttpError(431, GuestErrorCode.HEADERS_TOO_LARGE, message).response())
                 break
             head, self._received = self._received[:end], self._received[end + len(END_OF_HEAD) :]

@@ -49,7 +49,7 @@ class Engine:
     """State of the agent and owner of the display.
 
     Args:
-        on_gone: Called once when the X server is gone.
+        on_gone: Called once when the X server has ended.
         expect: Kinds of windows (``dock``, ``desktop``) that a drawn desktop has.
         state_file: File that keeps the last sequence number over a restart of the agent.
         generation: Generation of the replica. The state file of another generation is ignored.
@@ -142,7 +142,7 @@ class Engine:
         if self._screen is None:
             raise HttpError(503, GuestErrorCode.NOT_READY, "the X server is not up yet")
         if self._unfinished > MAX_WAITING:
-            raise HttpError(429, GuestErrorCode.BUSY, f"{MAX_WAITING} calls wait for the display already")
+            raise HttpError(429, GuestErrorCode.BUSY, f"{MAX_WAITING} calls already wait for the display")
         if not self._unfinished:
             self._watch.pause()
             self._watchdog.start()
@@ -164,7 +164,7 @@ class Engine:
         self._unfinished -= 1
         if isinstance(error, DisplayGone):
             self._on_gone()
-            error = HttpError(503, GuestErrorCode.DISPLAY_GONE, "the X server is gone")
+            error = HttpError(503, GuestErrorCode.DISPLAY_GONE, "the X server has ended")
         elif isinstance(error, ImagingMissing):
             error = HttpError(501, GuestErrorCode.NOT_AVAILABLE, str(error))
         if not self._unfinished:

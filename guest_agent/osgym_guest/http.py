@@ -96,7 +96,7 @@ class Request:
         except (ValueError, StopIteration, RecursionError) as exc:
             raise HttpError(400, GuestErrorCode.BAD_JSON, f"the body is not JSON: {exc}") from exc
         if end != len(text):
-            raise HttpError(400, GuestErrorCode.BAD_JSON, "the body is not JSON: something follows its end")
+            raise HttpError(400, GuestErrorCode.BAD_JSON, "the body is not JSON: text follows its end")
         return value
 
     def json_object(self) -> dict[str, Any]:
@@ -211,7 +211,7 @@ class Router:
         """
         methods = self._routes.setdefault(path, {})
         if method in methods:
-            raise ValueError(f"{method} {path} is there already")
+            raise ValueError(f"{method} {path} is registered twice")
         methods[method] = Route(handler, max_body, deadline_s, ends_with_caller)
 
     def find(self, method: str, path: str) -> Route:
@@ -222,12 +222,12 @@ class Router:
         """
         methods = self._routes.get(path)
         if methods is None:
-            raise HttpError(404, GuestErrorCode.NOT_FOUND, f"there is no {path}")
+            raise HttpError(404, GuestErrorCode.NOT_FOUND, f"unknown path {path}")
         route = methods.get(method)
         if route is None:
             allowed = sorted(methods)
             raise HttpError(
-                405, GuestErrorCode.METHOD_NOT_ALLOWED, f"{path} takes {allowed}", {"allowed": allowed}
+                405, GuestErrorCode.METHOD_NOT_ALLOWED, f"{path} accepts {allowed}", {"allowed": allowed}
             )
         return route
 

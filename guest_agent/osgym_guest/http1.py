@@ -75,14 +75,14 @@ def body_length(headers: Mapping[str, str], limit: int) -> int:
     """
     if headers.get("transfer-encoding", "identity").lower() != "identity":
         raise HttpError(
-            411, GuestErrorCode.LENGTH_REQUIRED, "send a Content-Length; chunked bodies are not taken"
+            411, GuestErrorCode.LENGTH_REQUIRED, "chunked bodies are not supported; send a Content-Length"
         )
     try:
         length = parse_length(headers.get("content-length", "0"))
     except MalformedHead as exc:
         raise HttpError(400, GuestErrorCode.BAD_REQUEST, str(exc)) from None
     if length > limit:
-        message = f"the body may have up to {limit} bytes"
+        message = f"the body must have at most {limit} bytes"
         raise HttpError(413, GuestErrorCode.BODY_TOO_LARGE, message, {"max_bytes": limit})
     return length
 

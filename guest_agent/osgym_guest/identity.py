@@ -234,7 +234,9 @@ class Identities:
             message = f"{self._helper}: {type(exc).__name__}: {exc}"
             raise HttpError(503, GuestErrorCode.NO_IDENTITY_HELPER, message) from exc
         if magic != _MAGIC:
-            raise HttpError(503, GuestErrorCode.NO_IDENTITY_HELPER, f"{self._helper} is not the helper")
+            raise HttpError(
+                503, GuestErrorCode.NO_IDENTITY_HELPER, f"{self._helper} is not the expected helper"
+            )
         return errors
 
     def _exchange(self, packet: bytes) -> bytes:
@@ -251,7 +253,7 @@ class Identities:
         self._socket.send(packet)
         answer = self._socket.recv(256)
         if not answer:
-            raise ConnectionResetError("it closed the connection")
+            raise ConnectionResetError("the helper closed the connection")
         return answer
 
 

@@ -220,7 +220,7 @@ class Keyboard:
         for char in text:
             found = self._find(char_keysym(char))
             if found is None:
-                raise KeyboardError(f"no key types {char!r}")
+                raise KeyboardError(f"no key produces the character {char!r}")
             code, level = found
             want = level == 1
             if shifted and not want:

@@ -255,7 +255,7 @@ def _encode(display: Display, options: ObserveOptions) -> tuple[bytes, int, int]
         case ImageFormat.WEBP:
             image.save(out, "WEBP", quality=quality, method=2)
         case ImageFormat.NONE:
-            raise ValueError("no image was asked for")
+            raise ValueError("the request asks for no image")
         case _:
             assert_never(options.format)
     return out.getvalue(), size[0], size[1]

@@ -79,7 +79,7 @@ class Server:
         """
         if self._unclaimed:
             if method != "POST" or path != IDENTITY_PATH:
-                raise HttpError(401, GuestErrorCode.UNAUTHORIZED, "this machine waits for its identity")
+                raise HttpError(401, GuestErrorCode.UNAUTHORIZED, "this virtual machine has no identity yet")
         elif self._authorization:
             given = headers.get("authorization", "").encode()
             if not _compare_digest(given, self._authorization):

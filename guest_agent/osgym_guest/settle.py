@@ -145,7 +145,9 @@ def _of_kind(rule: SettleRule, table: Table, kind: ActionKind) -> SettleRule:
             window_ms = horizons.get(program, (0, 0, rule.window_horizon_ms))[2]
             horizons[program] = (found.horizon_ms, found.change_horizon_ms, window_ms)
     if len(horizons) > MAX_HORIZONS:
-        raise ValueError(f"{len(horizons)} programs have horizons of their own, at most {MAX_HORIZONS} may")
+        raise ValueError(
+            f"{len(horizons)} programs have their own horizons; at most {MAX_HORIZONS} are allowed"
+        )
     return replace(rule, horizons=tuple((name, *own) for name, own in horizons.items()))
 
 
@@ -157,7 +159,7 @@ def _horizons(raw: Mapping[str, Any], own: Mapping[str, Any]) -> tuple[tuple[str
         ValueError: There are too many, or one is unknown.
     """
     if len(raw) > MAX_HORIZONS:
-        raise ValueError(f"{len(raw)} programs have horizons of their own, at most {MAX_HORIZONS} may")
+        raise ValueError(f"{len(raw)} programs have their own horizons; at most {MAX_HORIZONS} are allowed")
     made = []
     for name, given in raw.items():
         by_name = given if isinstance(given, Mapping) else {HORIZONS[0]: given}

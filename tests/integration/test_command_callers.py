@@ -214,7 +214,7 @@ async def test_a_command_with_a_number_waits_for_callers_that_ask_again(
     second.cancel()
     await asyncio.wait((second,))
     await until(lambda: not running(home), what="it has ended")
-    with pytest.raises(HttpError, match="its callers had left"):
+    with pytest.raises(HttpError, match="its caller disconnected"):
         await executions.run("r", order)
 
 

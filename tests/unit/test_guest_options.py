@@ -89,7 +89,7 @@ def test_an_image_can_change_the_policies(tmp_path: Path) -> None:
         {"horizons": {"exact": many}},
     ):
         file.write_text(json.dumps(wrong))
-        with pytest.raises(ValueError, match=r"malformed|programs have horizons"):
+        with pytest.raises(ValueError, match=r"malformed|programs have their own horizons"):
             load_policies(file)
 
 

@@ -86,7 +86,7 @@ class Helper:
         writer.write(json.dumps({"op": op, "deadline_s": deadline_s}).encode() + b"\n")
         line = await reader.readline()
         if not line:
-            raise EOFError("it ended without an answer")
+            raise EOFError("the helper ended without an answer")
         header = json.loads(line)
         if not header["ok"]:
             raise HelperError(str(header["error"]))

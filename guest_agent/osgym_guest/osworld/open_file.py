@@ -147,7 +147,7 @@ async def wait_for_window(
 
 async def _why(child: ChildProcess, said: PipeSink, timeout_s: float) -> str:
     text = said.take().strip()
-    tail = f"; it said: {text[-1000:]}" if text else ""
+    tail = f"; its output: {text[-1000:]}" if text else ""
     if child.returncode is None:
         return f"no window within {timeout_s:g} seconds, and it is still running{tail}"
     if child.returncode == 0:

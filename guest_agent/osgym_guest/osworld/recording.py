@@ -94,7 +94,7 @@ class ScreenRecorder:
     async def stop(self) -> str | None:
         """End the recording; return the error, or None when the file is complete."""
         if self._running is None:
-            return "no recording is being made"
+            return "no recording is running"
         child, said = self._running
         self._running = None
         if child.returncode is None:

@@ -173,7 +173,7 @@ class SessionStarter:
             sock.connect(self._path)
             pid, uid, _ = _PEER.unpack(sock.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _PEER.size))
             if uid != 0 or self._pid not in (None, pid):
-                raise ConnectionRefusedError(errno.ECONNREFUSED, "another process listens in its place")
+                raise ConnectionRefusedError(errno.ECONNREFUSED, "another process listens at its socket")
         except OSError as exc:
             sock.close()
             raise SessionUnavailable(exc.strerror or str(exc)) from exc
@@ -208,7 +208,7 @@ class SessionStarter:
                 asyncio.get_running_loop().sock_recv(sock, _ANSWER.size), timeout_s
             )
             if len(answer) != _ANSWER.size:
-                raise ConnectionResetError(errno.ECONNRESET, "it has ended")
+                raise ConnectionResetError(errno.ECONNRESET, "the session has ended")
         except asyncio.TimeoutError as exc:
             self.close()  # a late answer would be taken for that of the next request
             raise SessionUnavailable(f"no answer within {timeout_s:g} s") from exc

@@ -33,6 +33,6 @@ class ReachContext:
             HttpError: 400 for an invalid path.
         """
         if not isinstance(text, str) or not 0 < len(text) <= MAX_PATH_CHARS or "\0" in text:
-            raise bad(f"a path is text of 1 to {MAX_PATH_CHARS} characters without NUL")
+            raise bad(f"a path must be text of 1 to {MAX_PATH_CHARS} characters without NUL")
         home = self.desktop.session.home
         return home / text[2:] if text.startswith("~/") else home / text

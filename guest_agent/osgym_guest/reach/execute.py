@@ -81,9 +81,9 @@ async def execute(context: ReachContext, request: Request) -> Response:
 
 def _words(value: object) -> tuple[str, ...]:
     if not isinstance(value, list) or not 0 < len(value) <= MAX_COMMAND_WORDS:
-        raise bad("command is a list of words")
+        raise bad("command must be a list of words")
     if not all(isinstance(word, str) and "\0" not in word for word in value) or not value[0]:
-        raise bad("command has a word that is no text, or has a NUL, or an empty name")
+        raise bad("command has a word that is not text or has a NUL character, or an empty name")
     if sum(map(len, value)) > MAX_COMMAND_BYTES:
         raise bad(f"command is longer than {MAX_COMMAND_BYTES} characters")
     return tuple(value)
@@ -93,10 +93,10 @@ def _env(value: object) -> tuple[tuple[str, str], ...]:
     if value is None:
         return ()
     if not isinstance(value, dict) or len(value) > MAX_COMMAND_WORDS:
-        raise bad("env is an object of texts")
+        raise bad("env must be an object of texts")
     for name, text in value.items():
         if not isinstance(text, str) or not name or "=" in name or "\0" in name + text:
-            raise bad("env has a name or a value that no environment can have")
+            raise bad("env has a name or a value that is not allowed in an environment")
     if sum(len(name) + len(text) for name, text in value.items()) > MAX_COMMAND_BYTES:
         raise bad(f"env is longer than {MAX_COMMAND_BYTES} characters")
     return tuple(sorted(value.items()))
@@ -110,7 +110,7 @@ def _stdin(value: object) -> bytes:
     except (binascii.Error, ValueError):
         data = None
     if data is None or len(data) > MAX_STDIN_BYTES:
-        raise bad(f"stdin_base64 is base64 of at most {MAX_STDIN_BYTES} bytes")
+        raise bad(f"stdin_base64 must be base64 of at most {MAX_STDIN_BYTES} bytes")
     return data
 
 
@@ -171,14 +171,14 @@ class Executions:
             if before != order:
                 raise bad("this request_id was used for another command")
             if execution is None:
-                text = "the command ran; its answer was dropped for newer ones"
+                text = "the command ran, but its answer was dropped in favour of newer ones"
                 raise HttpError(409, GuestErrorCode.ANSWER_LOST, text)
             return {**await execution.answer(), "replayed": True}
         if (
             sum(other is not None and not other.work.done() for _, other in self._known.values())
             >= MAX_RUNNING
         ):
-            raise HttpError(503, GuestErrorCode.BUSY, f"{MAX_RUNNING} commands run already")
+            raise HttpError(503, GuestErrorCode.BUSY, f"{MAX_RUNNING} commands are already running")
         execution = Execution(order, self._session, self._abandoned_s)
         self._known[request_id] = order, execution
         try:
@@ -209,7 +209,7 @@ class Executions:
 
 async def _run(order: CommandSpec, session: DesktopSession) -> dict[str, Any]:
     if not session.file(order.cwd).is_dir():
-        raise HttpError(404, GuestErrorCode.NO_SUCH_FILE, f"there is no folder {order.cwd}")
+        raise HttpError(404, GuestErrorCode.NO_SUCH_FILE, f"the folder does not exist: {order.cwd}")
     began = time.monotonic()
     ends: list[int] = []
     try:
@@ -250,7 +250,7 @@ async def _run(order: CommandSpec, session: DesktopSession) -> dict[str, Any]:
             child.kill_session()
         out.take()
         err.take()
-        text = "the command was ended: its callers had left, and none asked again in time"
+        text = "the command was ended, since its caller disconnected and did not ask again in time"
         raise HttpError(409, GuestErrorCode.ANSWER_LOST, text) from None
     truncated = out.truncated or err.truncated
     return {

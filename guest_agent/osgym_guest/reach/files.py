@@ -52,7 +52,7 @@ async def read(context: ReachContext, request: Request) -> Response:
         raise refused(path, exc) from exc
     size = size or len(head)
     if size > most:
-        text = f"{path} has {size} bytes, and {most} were asked for"
+        text = f"{path} has {size} bytes; the call allows {most}"
         raise HttpError(413, GuestErrorCode.TOO_LARGE, text, {"size": size})
     return Response.data(head) if head or not size else Response.stream(file)
 
@@ -64,7 +64,7 @@ async def write(context: ReachContext, request: Request) -> Response:
     bits = None
     if mode is not None:
         if not (1 <= len(mode) <= 4 and set(mode) <= set("01234567")):
-            raise bad("mode is 1 to 4 octal digits")
+            raise bad("mode must be 1 to 4 octal digits")
         bits = int(mode, 8)
     try:
         await asyncio.to_thread(_write, context.desktop.session.file(path), memoryview(request.body), bits)

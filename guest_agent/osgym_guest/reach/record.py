@@ -37,16 +37,16 @@ async def start(context: ReachContext, request: Request) -> Response:
         if recorder.recording_id == recording_id:
             return Response.json({})
         if recorder.running:
-            raise HttpError(409, GuestErrorCode.BUSY, "another recording is being made")
+            raise HttpError(409, GuestErrorCode.BUSY, "another recording is running")
         try:
             failure = await recorder.start(bounds, recording_id)
         except FileNotFoundError as exc:
-            text = "there is no ffmpeg in this desktop: use an image that has it, such as full"
+            text = "this desktop has no ffmpeg: use an image that has it, such as full"
             raise HttpError(501, GuestErrorCode.NOT_AVAILABLE, text) from exc
         except OSError as exc:
             failure = str(exc)
     if failure is not None:
-        raise HttpError(500, GuestErrorCode.INTERNAL, f"the recording did not begin: {failure}")
+        raise HttpError(500, GuestErrorCode.INTERNAL, f"the recording could not be started: {failure}")
     return Response.json({})
 
 
@@ -60,7 +60,7 @@ async def end(context: ReachContext, request: Request) -> Response:
     recorder = context.desktop.recorder
     async with recorder.lock:
         if recorder.recording_id != recording_id:
-            raise bad("no recording of this id was begun, or another one was begun after it")
+            raise bad("no recording with this id was started, or a later one replaced it")
         failure = await recorder.stop() if recorder.started else None
     if failure is not None:
         raise HttpError(500, GuestErrorCode.INTERNAL, f"the recording failed: {failure}")

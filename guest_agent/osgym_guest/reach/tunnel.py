@@ -35,7 +35,7 @@ async def tunnel(context: ReachContext, request: Request) -> Response:
         raise bad(str(exc)) from exc
     port = body.get("port")
     if type(port) is not int or not 1 <= port <= 65535:
-        raise bad("port is a number from 1 to 65535")
+        raise bad("port must be a number from 1 to 65535")
     tunnels = context.kept(Tunnels, Tunnels)
     if tunnels.count >= 2 * MAX_TUNNELS:
         raise HttpError(503, GuestErrorCode.BUSY, "too many tunnels")
@@ -54,7 +54,7 @@ async def _connect(port: int) -> Streams:
             return await asyncio.wait_for(opened, CONNECT_S)
         except (OSError, asyncio.TimeoutError) as exc:
             failure = failure or exc
-    text = f"nobody can be reached at port {port}: {failure or 'no answer'}"
+    text = f"no program answers at port {port}: {failure or 'no answer'}"
     raise HttpError(409, GuestErrorCode.PORT_CLOSED, text)
 
 

@@ -47,12 +47,12 @@ def write(path: Path) -> None:
     """Write the file. The program chose the path, so links are not followed and pipes are not waited for.
 
     Raises:
-        OSError: It cannot be written, or is no ordinary file.
+        OSError: It cannot be written, or is not an ordinary file.
     """
     flags = os.O_WRONLY | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
     with os.fdopen(os.open(path, flags, 0o644), "wb") as file:
         if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
-            raise FileExistsError(f"{path} is no ordinary file")
+            raise FileExistsError(f"{path} is not an ordinary file")
         file.truncate()
         file.write(CONTENT.encode())
 
