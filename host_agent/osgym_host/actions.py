@@ -82,7 +82,7 @@ def parse_actions(given: Sequence[Any], screen: tuple[int, int]) -> ParsedAction
         raw += translated
         places += [index] * len(translated)
         if len(raw) > MAX_ACTIONS:
-            raise BadAction("…", f"a step has at most {MAX_ACTIONS} actions", index)
+            raise BadAction("…", f"a step must have at most {MAX_ACTIONS} actions", index)
     ending = _ending(raw, places)
     for_guest = raw if ending is None else raw[:-1]
     try:
@@ -106,9 +106,9 @@ def _translate(item: Any) -> list[RawAction]:
         else:
             looks = grammar_of_object(item)
             hint = "" if looks is None else f"; it looks like {looks}"
-            raise BadAction(dict(item), f"it has neither 'op' nor 'action_type'{hint}")
+            raise BadAction(dict(item), f"the action has neither 'op' nor 'action_type'{hint}")
     else:
-        raise NoAction(item, "it is neither a text nor an object")
+        raise NoAction(item, "an action must be text or an object")
     return [{name: value for name, value in action.items() if value is not None} for action in parsed]
 
 

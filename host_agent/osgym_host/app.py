@@ -258,7 +258,8 @@ class HostAgent:
         gone = [name for name in self._journal.leftovers if name not in adopted]
         if self._journal.leftovers or report.reaped_replicas:
             log.warning(
-                "a previous host agent was killed: %d replicas and %d processes of it were removed, %d go on",
+                "a previous host agent was killed: %d of its replicas and %d processes were removed, %d "
+                "replicas continue",
                 max(report.reaped_replicas, len(gone)),
                 report.reaped_processes,
                 len(adopted),

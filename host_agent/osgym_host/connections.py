@@ -56,7 +56,11 @@ def _answer(status: str, code: str, message: str) -> bytes:
     return head.encode() + b"connection: close\r\n\r\n" + body
 
 
-_BUSY = _answer("503 Service Unavailable", "no_capacity", "Too many connections; close some, or try later.")
+_BUSY = _answer(
+    "503 Service Unavailable",
+    "no_capacity",
+    "The host has too many connections; close some, or try again later.",
+)
 _TOO_SLOW = _answer("408 Request Timeout", "bad_request", f"The request's head took more than {HEAD_S:g} s.")
 _TOO_LARGE = _answer(
     "431 Request Header Fields Too Large",
@@ -288,7 +292,7 @@ class Listener:
                 sock, peer = await loop.sock_accept(self._sock)
             except OSError as error:
                 if error.errno in _SCARCE:
-                    log.error("no connection can be accepted: %s", error)  # no traceback
+                    log.error("connections cannot be accepted: %s", error)  # no traceback
                     await asyncio.sleep(ACCEPT_PAUSE_S)
                     continue
                 if error.errno in (errno.EBADF, errno.EINVAL):
@@ -296,7 +300,7 @@ class Listener:
                 continue  # the client gave up before
             address = _network_of(peer)
             if not self._table.admit(address):
-                log.warning("a connection from %s is refused: there are %d", address, self._table.count)
+                log.warning("a connection from %s was refused, since %d are open", address, self._table.count)
                 _turn_away(sock, tell=self._tls is None)
                 continue
             opening = loop.create_task(self._open(sock, self._make(address)))

@@ -186,7 +186,7 @@ class BoundedHandler(logging.StreamHandler[TextIO]):
         """Write the record with its subject, or count it."""
         passes, left_out = self._limit.admit((record.name, record.levelno, str(record.msg)[:_KEY_CHARS]))
         if left_out:
-            text = "%d records were left out in the last %g s: too many, or too many alike"
+            text = "%d records of the last %g s were dropped: too many, or too many alike"
             note = logging.LogRecord(__name__, logging.WARNING, "", 0, text, (left_out, WINDOW_S), None)
             super().emit(note)
         if passes:

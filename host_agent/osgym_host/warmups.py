@@ -135,10 +135,10 @@ def load_warmup(path: Path) -> Warmup:
     except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError, ValidationError) as exc:
         raise DefinitionError(f"{path}: {exc}") from exc
     if not NAME.fullmatch(path.stem):
-        raise DefinitionError(f"{path}: not a name: {path.stem!r}")
+        raise DefinitionError(f"{path}: the file's name is not a valid name: {path.stem!r}")
     unknown = [step.type for step in file.steps if isinstance(step, UnknownStep)]
     if unknown:
-        raise DefinitionError(f"{path}: no such setup step: {', '.join(unknown)}")
+        raise DefinitionError(f"{path}: unknown setup steps: {', '.join(unknown)}")
     return Warmup(path.stem, hashlib.sha256(data).hexdigest(), tuple(file.read), tuple(file.steps))
 
 

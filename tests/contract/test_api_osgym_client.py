@@ -238,7 +238,7 @@ def test_a_worker_that_crashed_is_not_locked_out_by_its_own_vms(tmp_path: Path) 
         assert post(url, "/step", {"action": "wait()", "vm_id": newer}).status_code == 200
         late = post(url, "/step", {"action": "wait()", "vm_id": old})
         assert (late.status_code, late.json()["code"]) == (400, "lease_expired")
-        assert "made way" in late.json()["message"]
+        assert "was ended, because a /reset" in late.json()["message"]
 
 
 def test_no_vm_in_use_and_none_of_another_worker_makes_way(tmp_path: Path) -> None:

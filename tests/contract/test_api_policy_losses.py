@@ -274,7 +274,7 @@ async def test_a_check_that_fails_on_an_untouched_desktop_as_well_is_ours(
         answer = await score(service, episode)
         assert (answer.reward, answer.error_class) == (None, ErrorClass.INFRA)
         assert answer.error is not None
-        assert answer.error.details["untouched"] == "it fails on an untouched desktop as well"
+        assert answer.error.details["untouched"] == "the check also fails on an untouched desktop"
     await until(lambda: service.agent.pool.view().leased == 2)
 
 

@@ -76,7 +76,7 @@ async def test_a_runtime_that_does_not_branch_says_so(tmp_path: Path) -> None:
     """And sets the task up."""
     async with running_service(tmp_path, warm=1, branching=False, task_templates="on") as service:
         episode = await service.create(task=TASK)
-        assert episode["template"] == "no (this runtime does not branch)"
+        assert episode["template"] == "no (this runtime cannot branch a replica)"
         assert commands(service, episode) == [["prepare"]]
 
 
@@ -85,7 +85,7 @@ async def test_what_cannot_be_a_template_is_set_up_each_time(service: Service) -
     dice = {**TASK, "config": [{"type": "execute", "parameters": {"command": ["sh", "-c", "echo $RANDOM"]}}]}
     failing = {**TASK, "config": [{"type": "execute", "parameters": {"command": ["status", "3", "no"]}}]}
     for task, why in (
-        (dice, "step 0, execute: $RANDOM is different each time"),
+        (dice, "step 0, execute: $RANDOM has another value each time"),
         (failing, "a command of the set-up failed"),
         (None, "there is no set-up"),
     ):
@@ -108,7 +108,7 @@ async def test_a_desktop_that_does_not_rest_is_no_template(service: Service) -> 
         assert record(await service.step(episode, 1, "wait()")).meta["step"] == 1
         await close(service, episode)
     rest = "no (the desktop did not come to rest within 5 s)"
-    assert reasons == [rest, rest, "no (it failed before)"]
+    assert reasons == [rest, rest, "no (an earlier attempt to make the template failed)"]
     assert service.runtime.points.taken == 0
 
 
@@ -116,7 +116,7 @@ async def test_a_template_that_cannot_be_taken_costs_no_episode(service: Service
     """The one that was set up begins; the next one makes it."""
     service.runtime.fail_branches = 1
     episode = await service.create(task=TASK)
-    assert episode["template"].startswith("no (its branch point failed: ")
+    assert episode["template"].startswith("no (the branch point of the template failed: ")
     assert record(await service.step(episode, 1, "wait()")).meta["step"] == 1
     assert (await service.create(task=TASK))["template"] == "made"
 
@@ -124,7 +124,7 @@ async def test_a_template_that_cannot_be_taken_costs_no_episode(service: Service
 async def test_a_clone_that_cannot_be_made_falls_back_to_the_set_up(service: Service) -> None:
     """And drops the template, which is made anew, until it failed twice."""
     assert (await service.create(task=TASK))["template"] == "made"
-    for expected in ("made", "no (it failed before)"):
+    for expected in ("made", "no (an earlier attempt to make the template failed)"):
         service.runtime.fail_children = {0}
         episode = await service.create(task=TASK)
         service.runtime.fail_children = set()
@@ -188,7 +188,7 @@ async def test_a_changed_file_of_the_host_is_another_set_up(service: Service, tm
     assert choices[0].key != choices[2].key
     file.unlink()
     choice = await templates.choose(given, task, (1920, 1080), has_clock=False)
-    assert choice == TemplateChoice(reason="a file of the host that it uploads cannot be read")
+    assert choice == TemplateChoice(reason="a file of the host that the set-up uploads cannot be read")
 
 
 async def test_many_at_once_make_one(service: Service) -> None:
@@ -196,7 +196,7 @@ async def test_many_at_once_make_one(service: Service) -> None:
     episodes = await asyncio.gather(*(service.create(task=TASK, wait_s=20) for _ in range(4)))
     told = sorted(episode["template"] for episode in episodes)
     assert told.count("made") == 1
-    assert set(told) <= {"made", "hit", "no (another episode makes it)"}
+    assert set(told) <= {"made", "hit", "no (another episode is making the template)"}
     assert service.runtime.points.taken == 1
 
 

@@ -21,8 +21,8 @@ from osgym_sdk import wire
 
 ASKS: dict[str, Any] = {**TASK, "config": []}
 EXECUTE = frozenset({"/setup/execute"})
-UNTRIED = "it could not be tried on an untouched desktop"
-FAILS = "it fails on an untouched desktop as well"
+UNTRIED = "the check could not be tried on an untouched desktop"
+FAILS = "the check also fails on an untouched desktop"
 
 
 def breaks(replica: FakeReplica, paths: frozenset[str] = EXECUTE) -> None:

@@ -41,7 +41,7 @@ def test_list_export_import_remove(tmp_path: Path) -> None:
         file.write_bytes(b"nonsense")
         broken = osgym("checkpoint", "import", str(file), **env)
         assert broken.returncode == 1
-        assert "this is not a checkpoint" in broken.stderr
+        assert "is not a checkpoint" in broken.stderr
         again = osgym("checkpoint", "rm", kept, **env)
         assert again.returncode == 1
-        assert "no such checkpoint" in again.stderr
+        assert "does not have the checkpoint" in again.stderr

@@ -125,7 +125,7 @@ async def test_an_agent_that_crashed_is_not_held_against_the_policy(
                 os.kill(agent, signal.SIGKILL)
             excused = number < EXCUSED
             found = await (finding(episode) if excused else finding_of_policy(episode))
-            assert "started it again" in found
+            assert "started another one" in found
 
 
 async def test_an_agent_that_was_taken_over_after_a_step_is_a_0(

@@ -99,4 +99,4 @@ def test_a_create_waits_until_there_is_room(host: HostProcess) -> None:
         with client.episode({**TASK, "config": SETUP}, wait_s=60) as episode:
             assert episode.evaluate().reward == 0.0
         free.join()
-    assert "a fault of ours" not in host.tail()
+    assert "internal error" not in host.tail()

@@ -66,7 +66,7 @@ def test_ps_and_shot_show_the_replicas(host: HostProcess, tmp_path: Path) -> Non
         assert len(picture.convert("RGB").getcolors(1 << 24) or []) > 100
     wrong = osgym("replica", "screenshot", "nope", str(out), "--host", host.url)
     assert wrong.returncode != 0
-    assert "no such replica" in wrong.stderr
+    assert "no replica with that id" in wrong.stderr
     unreachable = osgym("replica", "ls", "--host", "http://127.0.0.1:9")
     assert unreachable.returncode != 0
     assert "osgym host serve" in unreachable.stderr

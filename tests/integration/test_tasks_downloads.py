@@ -383,7 +383,7 @@ async def test_files_of_the_host_only_below_their_folder(tmp_path: Path) -> None
     for name in ("../secret", "/../secret", "link", "%2e%2e/secret", "circle", "a" * 3000):
         with pytest.raises((RefusedByPolicy, DownloadFailed)):
             await store.get(f"file:{name}", "x", "t", soon())
-    with pytest.raises(RefusedByPolicy, match="no task-files folder"):
+    with pytest.raises(RefusedByPolicy, match="no folder for such files"):
         DownloadCache(tmp_path / "cache", TaskPolicy()).local_file("a.txt")
 
 

@@ -83,7 +83,10 @@ async def test_what_a_program_says_can_be_passed_on(sandbox: Sandbox, tmp_path: 
 
 async def test_a_wrong_suite_is_the_tasks_fault(sandbox: Sandbox, tmp_path: Path) -> None:
     """No Python, no such function: no reward, whatever the program is."""
-    for suite, said in (("def test(:", "no Python"), ("def other(): pass", "it has no function test")):
+    for suite, said in (
+        ("def test(:", "not valid Python"),
+        ("def other(): pass", "the file has no function test"),
+    ):
         with pytest.raises(MetricFailed, match=said) as caught:
             await scored(sandbox, tmp_path, suite, a="")
         assert caught.value.end is MetricEnd.EXPECTED

@@ -141,7 +141,7 @@ async def test_giving_up(client: AsyncClient) -> None:
 @pytest.mark.parametrize(
     ("prepare", "note"),
     [
-        ("true", "is not there"),
+        ("true", "does not exist"),
         ("truncate -s 10G ~/r.docx", "is larger than"),
         ("head -c 5000 /dev/urandom > ~/r.docx", "not UTF-8|not a readable zip"),
         ("echo x > ~/r.docx; chmod 000 ~/r.docx", "Permission denied"),
@@ -149,7 +149,7 @@ async def test_giving_up(client: AsyncClient) -> None:
         ("mkdir ~/r.docx", "not a regular file"),
         ("mkfifo ~/r.docx", "not a regular file"),
         ("ln -s /dev/zero ~/r.docx", "not a regular file"),
-        ("touch ~/x; ln -s ~/x/y ~/r.docx", "is not there"),
+        ("touch ~/x; ln -s ~/x/y ~/r.docx", "does not exist"),
         (
             "python3 -c \"import zipfile; z = zipfile.ZipFile('/home/user/r.docx', 'w', 8);"
             "z.writestr('word/document.xml', bytes(80 << 20)); z.close()\"",
@@ -293,7 +293,7 @@ async def test_wrong_tasks_are_refused_before_a_desktop_is_taken(
 @pytest.mark.parametrize(
     ("config", "text"),
     [
-        (step("upload_file", files=[{"path": "x", "local_path": "/etc/passwd"}]), "task-files folder"),
+        (step("upload_file", files=[{"path": "x", "local_path": "/etc/passwd"}]), "folder for such files"),
         (step("download", files=[{"url": "http://127.0.0.1:1/x", "path": "x"}]), "not a public address"),
         (step("open", path="/home/user/not-there.txt"), "not-there|404|open"),
         (

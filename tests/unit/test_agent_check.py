@@ -31,5 +31,5 @@ def test_more_descriptors_than_any_desktop_has_are_the_replicas_doing(
 ) -> None:
     """If CPU time runs out first, the replica has more descriptors than any desktop."""
     monkeypatch.setattr(agent_check, "SCAN_CPU_S", 0.0)
-    with pytest.raises(agent_check.Tampered, match="too many descriptors"):
+    with pytest.raises(agent_check.Tampered, match="too many file descriptors"):
         agent_check._holders([os.getpid()], {listening})

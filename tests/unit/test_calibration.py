@@ -184,7 +184,7 @@ def test_the_menu_says_what_there_is() -> None:
     assert found == [one, two]
     assert choose(found, []) == found
     assert choose(found, ["two", "org.x.two"]) == [two]
-    with pytest.raises(ValueError, match=r"no application 'six'; it has one, org\.x\.Two"):
+    with pytest.raises(ValueError, match=r"no application 'six'; its applications are one, org\.x\.Two"):
         choose(found, ["six"])
 
 
@@ -239,7 +239,7 @@ def test_an_image_that_is_not_there_is_named(
     monkeypatch.setenv("OSGYM_DATA_DIR", str(tmp_path))
     done = CliRunner().invoke(settle, [command, "nowhere"])
     assert done.exit_code == 1
-    assert "osgym settle: no image is called 'nowhere'" in done.output and "osgym image build" in done.output
+    assert "osgym settle: there is no image 'nowhere'" in done.output and "osgym image build" in done.output
 
 
 def test_a_program_is_known_by_all_names_that_start_it(tmp_path: Path) -> None:

@@ -76,7 +76,7 @@ def store(tmp_path: Path) -> NoteStore:
 def test_an_empty_store_has_nothing_and_makes_no_folder(store: NoteStore) -> None:
     """To look is not to write."""
     assert store.all() == [] and store.tagged() == {}
-    with pytest.raises(ImageNotFound, match="no note is called 'first'") as raised:
+    with pytest.raises(ImageNotFound, match="there is no note 'first'") as raised:
         store.resolve("first")
     assert raised.value.hint == "write first"
     assert not store.folder.exists()
@@ -98,7 +98,7 @@ def test_a_selection_has_each_entry_once(store: NoteStore) -> None:
     assert store.select(["first", "aaaaaa"]) == [kept]
     assert store.select([], untagged=True) == [loose]
     assert store.select(["bbbbbb", "first"], untagged=True) == [loose, kept]
-    with pytest.raises(ImageNotFound, match="no note is called"):
+    with pytest.raises(ImageNotFound, match="there is no note"):
         store.select(["first", "none"])
 
 
@@ -157,7 +157,7 @@ def test_who_waits_too_long_hears_which_process_makes_it(store: NoteStore) -> No
         with pytest.raises(ImageError, match=said) as raised, exclusive(path, "it", wait_s=0.3):
             raise AssertionError("two have it")
         assert 0.3 <= time.monotonic() - began < 5
-        assert raised.value.hint == f"look what it does: ps -fp {pid}"
+        assert raised.value.hint == f"see what it does: ps -fp {pid}"
         holder.kill()
     with store.making("first"):
         assert path.read_text() == f"{os.getpid()}\n"

@@ -159,7 +159,7 @@ def test_a_disk_is_found_by_name_digest_and_prefix(tmp_path: Path) -> None:
         store.resolve("full")
     with pytest.raises(ImageNotFound):
         store.resolve("../a")
-    with pytest.raises(ImageNotFound, match="not one"):
+    with pytest.raises(ImageNotFound, match="fits several disk images"):
         store.resolve("a")
 
 

@@ -48,7 +48,7 @@ def test_no_image_is_taken_where_none_is_due() -> None:
 def test_a_frame_is_the_same_only_where_that_was_asked(known: str | None) -> None:
     """A guest that leaves out an image that the client does not have is not believed."""
     same = replace(SEEN, frame=replace(FRAME, unchanged=True))
-    with pytest.raises(InvalidFrame, match="nobody asked about"):
+    with pytest.raises(InvalidFrame, match="the request did not name"):
         check_observation(same, b"", AskedImage(unless_hash=known))
 
 

@@ -74,7 +74,7 @@ def test_its_scripts_run_among_the_desktops_by_their_numbers(folder: Path) -> No
         script.name for script in ImageSource(IMAGES).scripts("guest")
     ]
     (folder / "provision/30-desktop").write_text("#!/bin/sh\n")
-    with pytest.raises(DefinitionError, match="script of that name"):
+    with pytest.raises(DefinitionError, match="another script has that name"):
         source.scripts("desktop")
 
 
@@ -106,21 +106,21 @@ def test_additions_of_this_project_are_flavors() -> None:
         assert {"52-first-start"} < {script.name for script in source.scripts("desktop")}
         assert "15-debs" not in {script.name for script in source.scripts("desktop")}
     assert ImageSource.of_flavor(IMAGES, "full").addition is None
-    with pytest.raises(DefinitionError, match="no flavor is called 'huge'") as caught:
+    with pytest.raises(DefinitionError, match="unknown flavor 'huge'") as caught:
         ImageSource.of_flavor(IMAGES, "huge")
-    assert caught.value.hint == "there are: " + ", ".join(sorted(["full", "small", *names]))
+    assert caught.value.hint == "valid flavors: " + ", ".join(sorted(["full", "small", *names]))
 
 
 @pytest.mark.parametrize(
     ("text", "why"),
     [
         (HEAD.replace("mine", "full"), "is taken"),
-        (HEAD.replace('"small"', '"huge"'), "no flavor is called 'huge'"),
+        (HEAD.replace('"small"', '"huge"'), "unknown flavor 'huge'"),
         (HEAD.replace("mine", "../x"), "name"),
         (HEAD + 'packages = ["a b"]\n', "packages"),
         (HEAD + "colour = 1\n", "colour"),
         (HEAD.replace("format = 1", "format = 2"), "format"),
-        (HEAD + APP.replace('id = "mail"', 'id = "files"'), "an app called files"),
+        (HEAD + APP.replace('id = "mail"', 'id = "files"'), "an app already has the id files"),
         ("name = ", "Invalid value"),
     ],
 )

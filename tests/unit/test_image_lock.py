@@ -56,7 +56,7 @@ def test_differences_name_every_departure() -> None:
         PackageLock({"a": "1", "b": "2", "d": "1"})
     )
     assert said == [
-        "b is 2, the lock says 1",
+        "b has version 2 instead of 1 of the lock",
         "d 1 is not in the lock",
         "c of the lock is not installed",
     ]

@@ -74,7 +74,7 @@ def test_ambiguous_prefix_is_refused(store: ImageStore) -> None:
     second = second.model_copy(update={"digest": first.digest[:-1] + "x"})
     _publish(store, first)
     _publish(store, second)
-    with pytest.raises(ImageNotFound, match="not one image"):
+    with pytest.raises(ImageNotFound, match="fits several images"):
         store.resolve(first.digest[:12])
 
 

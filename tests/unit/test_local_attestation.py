@@ -15,7 +15,7 @@ from osgym_host.runtimes.local import attestation
 from osgym_host.runtimes.local.replica import LocalReplica
 from osgym_host.runtimes.local.supervisor import Supervisor
 
-AWAY = "the guest agent cannot be looked at: [Errno 2] No such file or directory"
+AWAY = "the guest agent cannot be inspected: [Errno 2] No such file or directory"
 
 
 class Zygote:
@@ -68,6 +68,6 @@ async def test_an_image_that_stays_away_is_the_hosts_fault(
 ) -> None:
     """Nothing is said of the agent."""
     monkeypatch.setattr(attestation, "_IMAGE_WAIT_S", 0.0)
-    with pytest.raises(RuntimeFault, match="the image is missing") as caught:
+    with pytest.raises(RuntimeFault, match="folder is missing") as caught:
         await attest(Zygote(tmp_path / "rootfs"))
     assert not isinstance(caught.value, GuestTampered)

@@ -103,7 +103,7 @@ async def test_a_file_is_read_within_bounds(tmp_path: Path) -> None:
     path.touch()
     assert await source.poll() == Notice("operator")
     path.write_text(" " * 5000)
-    with pytest.raises(SourceFailed, match="over 4096"):
+    with pytest.raises(SourceFailed, match="more than 4096"):
         await source.poll()
     path.unlink()
     path.mkdir()
@@ -178,7 +178,7 @@ async def test_a_source_that_fails_changes_nothing_and_is_asked_again(
     pauses = [await watcher.poll() for _ in failures]
     assert pauses == [1, 2, 4, 8, *[MOST_PAUSE_S] * 5]
     assert (watch.state(), watcher.failures, watcher.why, len(told)) == ("failing", 9, "no", 1)
-    said = [r.getMessage() for r in caplog.records if "cannot be had" in r.getMessage()]
+    said = [r.getMessage() for r in caplog.records if "cannot be read" in r.getMessage()]
     assert [text.split("failure ")[1].split(")")[0] for text in said] == ["1", "2", "4", "8"]
     assert await watcher.poll() == 3.0
     assert (watch.state(), watcher.why, told[-1]) == ("watching", "", ("scripted", None))

@@ -103,7 +103,7 @@ async def test_a_replica_that_fills_the_disk_is_lost_by_that_name(tmp_path: Path
         runtime.overlay_mib[greedy.replica_id] = 101.0
         runtime.overlay_mib[modest.replica_id] = 99.0
         await until(lambda: told)
-        assert told[0] == (Reason.DISK, "it wrote 101 MiB to disk; 100 MiB are allowed")
+        assert told[0] == (Reason.DISK, "the replica wrote 101 MiB to disk; replica_disk_mib allows 100 MiB")
         await until(lambda: greedy.replica_id not in runtime.alive)
         assert modest.state is ReplicaState.LEASED
         await until(lambda: modest.overlay_mib == 99.0)

@@ -267,7 +267,7 @@ def test_refusals(start: Callable[..., Process], ram: RamIdentity) -> None:
     gone.close()
     with pytest.raises(RamDeltaError):
         scanner.read(extents, PageBuffer(PAGE))
-    with pytest.raises(RamDeltaError, match="is gone"):
+    with pytest.raises(RamDeltaError, match="has ended"):
         find_ram(gone.pid, ram)
     scanner.close()
     scanner.close()

@@ -56,7 +56,7 @@ class Desks:
         if self.failures:
             self.failures -= 1
             raise ReplicaDestroyFailed("something is left")
-        desk._dead.set_result(ExitInfo(ExitReason.DESTROYED, "it was destroyed"))
+        desk._dead.set_result(ExitInfo(ExitReason.DESTROYED, "the replica was destroyed"))
         self.destroyed.append(desk.replica_id)
 
 

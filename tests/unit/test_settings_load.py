@@ -37,7 +37,7 @@ def test_the_later_source_wins(tmp_path: Path) -> None:
         (None, {"OSGYM_WARM": "many"}, {}, "warm: "),
         ("- a\n", {}, {}, "key: value"),
         ("a: [\n", {}, {}, "cannot read"),
-        (None, {}, {"tls_cert": "x"}, "go together"),
+        (None, {}, {"tls_cert": "x"}, "must be set together"),
         (None, {}, {"host": "0.0.0.0"}, "refusing to listen on 0.0.0.0"),
         (None, {}, {"allowed_ips": "10.0.0.300"}, "allowed_ips"),
         (None, {}, {"notices": "azure"}, "notices"),

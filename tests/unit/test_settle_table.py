@@ -245,7 +245,7 @@ def test_what_is_known_of_an_image_is_shown_and_forgotten(
     table = run(settle, ["show", "small"]).output
     assert "geany" in table and "commit" in table and "40 → 140 ms" in table
     again = run(settle, ["calibrate", "small"])
-    assert again.exit_code == 0 and "calibrated already" in again.output
+    assert again.exit_code == 0 and "already calibrated" in again.output
     (row,) = json.loads(run(images, ["ls", "--json"]).output)
     assert row["calibrated"] is True
     assert run(settle, ["forget", "small"]).exit_code == 0
@@ -272,5 +272,5 @@ def test_a_calibration_that_is_malformed_is_named(tmp_path: Path, text: str) -> 
 def test_a_calibration_of_another_image_is_refused(tmp_path: Path) -> None:
     """Horizons of other programs would be worse than none."""
     write_calibration(calibration_path(tmp_path), calibration("cd" * 32))
-    with pytest.raises(ImageError, match="is of the image cdcd"):
+    with pytest.raises(ImageError, match="belongs to the image cdcd"):
         read_calibration(tmp_path, DIGEST)

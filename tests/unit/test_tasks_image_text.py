@@ -102,7 +102,7 @@ def test_wrong_dumps_are_wrong_results() -> None:
         assert caught.value.role == "result"
     head = list(struct.unpack(">25I", good.data()[:100]))
     head[4:6] = [0xFFFFFFFF, 0xFFFFFFFF]
-    with pytest.raises(Unreadable, match="is not read"):
+    with pytest.raises(Unreadable, match="is not supported"):
         _picture(file_of(struct.pack(">25I", *head) + good.data()[100:]))
 
 

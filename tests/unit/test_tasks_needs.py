@@ -100,7 +100,7 @@ def test_without_an_image_no_program_is_called_missing() -> None:
 def test_a_command_that_installs_needs_the_internet() -> None:
     """By name; the program that does it may be there."""
     made = task(step("execute", command="python3 -m pip install x", shell=True))
-    assert needs_of(made, lambda name: True).internet == ("a command does pip install",)
+    assert needs_of(made, lambda name: True).internet == ("a command runs pip install",)
     local = task(step("execute", command=["pip", "install", "/home/user/x.whl"]))
     assert needs_of(local, lambda name: True).internet == ()
 

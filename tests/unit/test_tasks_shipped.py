@@ -64,8 +64,8 @@ def test_a_wrong_oracle_is_refused(tmp_path: Path) -> None:
     wrong = (
         ([{"x": 1}], "list of actions"),
         ({"actions": [], "settle": "fast"}, "certain"),
-        ([{"op": "click", "at": {"role": "label"}}], '"at" is'),
-        ([{"op": "click", "at": {"role": "label", "name": "x", "nth": -1}}], '"at" is'),
+        ([{"op": "click", "at": {"role": "label"}}], '"at" must be'),
+        ([{"op": "click", "at": {"role": "label", "name": "x", "nth": -1}}], '"at" must be'),
     )
     for step, why in wrong:
         (folder / "a.oracle.json").write_text(json.dumps({"oracle": [step], "near": []}))

@@ -104,7 +104,7 @@ def test_a_line_says_what_was_written(scope: TokenScope, name: str, token: str) 
         (f"root a {GOOD}", "observe, run, admin"),
         (f"run ../a {GOOD}", "letters, digits"),
         ("run a osgym_secret", "never write the token itself"),
-        (f"run a {GOOD}\nadmin a {GOOD}", "another a"),
+        (f"run a {GOOD}\nadmin a {GOOD}", "the name a occurs twice"),
     ],
 )
 def test_a_wrong_line_is_named_and_gives_no_token(line: str, word: str) -> None:

@@ -69,7 +69,7 @@ def test_options_are_those_of_tasks_in_any_order() -> None:
 @pytest.mark.parametrize(
     ("entry", "said"),
     [
-        ("gimp", "these can: calc, writer, impress, chromium"),
+        ("gimp", "valid names: calc, writer, impress, chromium"),
         ("calc --headless", "cannot be started with '--headless'"),
         ("chromium file:///x", "cannot be started with 'file:///x'"),
         ("chromium --user-data-dir=/tmp/x", "cannot be started with"),
@@ -85,7 +85,7 @@ def test_what_cannot_be_is_refused_where_it_is_written(entry: str, said: str) ->
 
 def test_clones_need_desktops_without_connections() -> None:
     """A connection that is open cannot be cloned."""
-    with pytest.raises(SettingsError, match="warm_clones on needs egress none"):
+    with pytest.raises(SettingsError, match="warm_clones=on needs egress=none"):
         load(environment={"OSGYM_WARM_CLONES": "on", "OSGYM_EGRESS": "open"})
 
 

@@ -88,7 +88,7 @@ async def test_a_runtime_that_cannot_makes_none(tmp_path: Path, caplog: pytest.L
 
     async with pool_of(tmp_path, warm=1, warming=unable) as (pool, _):
         assert [await use_one(pool, number) for number in range(3)] == [False] * 3
-    assert caplog.text.count("from the image: this runtime does not branch") == 1
+    assert caplog.text.count("from the image: this runtime cannot branch a replica") == 1
 
 
 def test_replicas_of_virtual_machines_are_clones_already(tmp_path: Path) -> None:
@@ -132,7 +132,7 @@ async def test_programs_run_in_each_replica(tmp_path: Path, opened: Opened) -> N
 
 
 async def test_what_can_be_cloned_is_started_once(tmp_path: Path, opened: Opened) -> None:
-    """The browser has a sandbox of its own, so each clone starts it."""
+    """The browser has its own sandbox, which cannot be dumped, so each clone starts it."""
     async with pool_of(tmp_path, warm=1, warming=lambda r: Warming(r, wanted=APPS, clones=True)) as (pool, _):
         for number in range(3):
             await until(lambda: pool.view().ready == 1)

@@ -277,7 +277,7 @@ def test_a_packed_body_is_whole_or_not_recorded() -> None:
     )
     assert decoded(b"", [b"gzip"]) == b""
     for bad in (packed[:-9], packed + packed, b"packed"):
-        with pytest.raises(Refused, match="wrongly"):
+        with pytest.raises(Refused, match="malformed"):
             decoded(bad, [b"gzip"])
 
 
@@ -295,16 +295,16 @@ def test_an_archive_is_listed(tmp_path: Path) -> None:
     assert found["left_out"] == 0 and found["answers"][1]["status"] == 404
     path.write_text("{}")
     refused = CliRunner().invoke(web, ["ls", str(path)])
-    assert refused.exit_code == 1 and "no HAR" in refused.output
+    assert refused.exit_code == 1 and "not a HAR file" in refused.output
 
 
 @pytest.mark.parametrize(
     ("settings", "said"),
     [
-        ({"web": "replay"}, "needs web_archive"),
+        ({"web": "replay"}, "needs the setting web_archive"),
         ({"web": "replay", "web_archive": "a", "egress": "open"}, "leave egress at none"),
-        ({"web": "record", "web_archive": "a"}, "needs egress allowlist or open"),
-        ({"web": "replay", "web_archive": "a", "egress_by": "link"}, "goes by the proxy"),
+        ({"web": "record", "web_archive": "a"}, "needs egress=allowlist or open"),
+        ({"web": "replay", "web_archive": "a", "egress_by": "link"}, "uses the proxy"),
         ({"web": "on"}, "web"),
     ],
 )

@@ -79,7 +79,7 @@ class CpuShares:
     async def _refuse(self, scope: Scope, receive: Receive, send: Send, wait_s: float) -> None:
         retry_after_s = math.ceil(wait_s * 1000) / 1000
         said = (
-            "Calls of this caller take more than their share of the host's processor: "
+            "This caller's calls exceed their share of the host's CPU (setting look_cpu_percent): "
             f"wait {retry_after_s:.3f} s, then ask less often or for less. Nothing was done."
         )
         refused = ErrorInfo(ErrorCode.RATE_LIMITED, said, {"retry_after_s": retry_after_s})

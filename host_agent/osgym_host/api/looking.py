@@ -19,7 +19,7 @@ from osgym_protocol.limits import MAX_ID_CHARS, MAX_SEQ
 MAX_ROWS = 1000
 MAX_RUN_ROWS = 5000
 MIN_WIDTH_PX, MAX_WIDTH_PX = 32, 1920
-_NOT_RECORDED = "Nothing was recorded of this episode."
+_NOT_RECORDED = "This host has no recording of the episode (setting `trajectory`)."
 
 
 def make_router(backend: Backend) -> APIRouter:
@@ -120,7 +120,7 @@ def _episode_routes(backend: Backend) -> APIRouter:
         try:
             image, image_format = await asyncio.to_thread(recorder.frame, episode_id, step)
         except FileNotFoundError:
-            message = "No frame of this step is kept: `trajectory: frames` keeps them."
+            message = "The frame of this step was not recorded. Set `trajectory: frames` to record frames."
             raise ServiceError(ErrorCode.NOT_FOUND, message) from None
         headers = {"Cache-Control": "private, max-age=3600, immutable"}
         return Response(image, headers=headers, media_type=f"image/{image_format.value}")

@@ -178,7 +178,9 @@ class Vms:
             for port, waiting in self._waiting.items():
                 idle = self._longest_idle(port) if waiting.may_take(now) else None
                 if idle is not None:
-                    log.info("VM %d makes way for another /reset of port %d", idle, port)
+                    log.info(
+                        "VM %d is idle and is ended, so that a /reset of port %d gets a replica", idle, port
+                    )
                     waiting.taken.append(now)
                     self._backend.episodes.end(self._vms[idle].episode, Reason.MADE_WAY)
 
@@ -251,7 +253,7 @@ class Vms:
         """
         vm = self._vms.get(vm_id)
         if vm is None:
-            raise ServiceError(ErrorCode.UNKNOWN_EPISODE, f"VM ID {vm_id} is not in use.", {"vm_id": vm_id})
+            raise ServiceError(ErrorCode.UNKNOWN_EPISODE, f"No VM has the ID {vm_id}.", {"vm_id": vm_id})
         over = vm.episode.over
         if over is not None and not (lost_by_policy and over.by_policy):
             raise over.copy()

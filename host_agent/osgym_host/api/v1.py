@@ -167,7 +167,9 @@ def _episode_routes(backend: Backend) -> APIRouter:
         try:
             first = await asyncio.to_thread(next, records, None)
         except FileNotFoundError:
-            raise ServiceError(ErrorCode.NOT_FOUND, "Nothing was recorded of this episode.") from None
+            raise ServiceError(
+                ErrorCode.NOT_FOUND, "This host has no recording of the episode (setting `trajectory`)."
+            ) from None
         return RecordStreamResponse(_one_by_one(first, records))
 
     @router.delete("/episodes/{episode_id}", status_code=204, responses=ERRORS)

@@ -63,7 +63,7 @@ def choose(found: Sequence[FoundApplication], wanted: Sequence[str]) -> list[Fou
         matching = [each for each in found if name.lower() in _names(each)]
         if not matching:
             known = ", ".join(sorted(each.name for each in found)) or "none"
-            raise ValueError(f"the image has no application {name!r}; it has {known}")
+            raise ValueError(f"the image has no application {name!r}; its applications are {known}")
         chosen.extend(each for each in matching if each not in chosen)
     return chosen
 

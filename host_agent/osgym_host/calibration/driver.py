@@ -72,7 +72,7 @@ class ExploredDesktop:
             lay_over(settings, json.loads(overlay))
             return read_rule(settings, "exact")
         except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as exc:
-            hint = "bake it anew with osgym image build"
+            hint = "bake the image again with osgym image build"
             raise ImageError(
                 f"the image's guest agent has no settings that can be read: {exc}", hint
             ) from exc
@@ -93,7 +93,7 @@ class ExploredDesktop:
         deadline = time.monotonic() + LAUNCH_S
         while await self._window() is None:
             if time.monotonic() > deadline:
-                raise ExplorationFailed(f"no window came within {LAUNCH_S:g} s")
+                raise ExplorationFailed(f"no window appeared within {LAUNCH_S:g} s")
             await asyncio.sleep(LOOK_S)
         await self._quiet()
         await self.focus()
@@ -126,9 +126,13 @@ class ExploredDesktop:
         try:
             traces = [trace for trace in read_traces(lines) if is_sound(trace)]
         except (ValueError, TypeError, KeyError, IndexError, AttributeError, RecursionError) as exc:
-            raise ExplorationFailed(f"its recording makes no sense: {type(exc).__name__}") from exc
+            raise ExplorationFailed(
+                f"the recording of its signals is malformed: {type(exc).__name__}"
+            ) from exc
         if not traces or not traces[-1].turns:
-            raise ExplorationFailed("nothing was recorded; bake the image anew with osgym image build")
+            raise ExplorationFailed(
+                "its signals were not recorded; bake the image again with osgym image build"
+            )
         return traces[-1]
 
     async def judge(self, action: dict[str, Any]) -> Judged:
@@ -138,7 +142,7 @@ class ExploredDesktop:
         later = await self._guest.observe(_NO_IMAGE)
         settle, previous = shown.observation.settle, later.observation.previous
         if settle is None or previous is None:
-            raise ExplorationFailed("the guest agent does not say how it waited")
+            raise ExplorationFailed("the guest agent did not report how it waited")
         return Judged(settle.wait_ms, not previous.final)
 
     async def _step(self, action: dict[str, Any], settle: dict[str, Any]) -> ObservedFrame:

@@ -96,7 +96,7 @@ class Explorer:
         for number, application in enumerate(chosen):
             left_s = began + whole_s - time.monotonic()
             if left_s <= 0:
-                self._found.failures[application.name] = "the time was up (--minutes)"
+                self._found.failures[application.name] = "the time limit was reached (--minutes)"
                 continue
             self._say(f"{number + 1}/{len(chosen)} {application.name}")
             deadline = time.monotonic() + left_s / (len(chosen) - number)
@@ -123,7 +123,8 @@ class Explorer:
                     if await desktop.focus() is None:
                         if relaunches == MAX_RELAUNCHES:
                             raise ExplorationFailed(
-                                f"it ended {relaunches + 1} times; {actions} actions count"
+                                f"the application ended {relaunches + 1} times; {actions} "
+                                "actions were recorded"
                             )
                         relaunches += 1
                         await desktop.open(application)

@@ -62,7 +62,8 @@ def clean(data_dir: Path | None, instance: str | None, timeout_s: float, everyth
         raise click.ClickException(str(error)) from error
     if report.reaped_replicas or report.reaped_processes:
         click.echo(
-            f"removed {report.reaped_replicas} desktops, {report.reaped_processes} processes that were left"
+            f"removed {report.reaped_replicas} desktops, {report.reaped_processes} processes that a host "
+            "agent left behind"
         )
     if everything:
         _remove_all(settings.data_dir, yes)
@@ -71,12 +72,13 @@ def clean(data_dir: Path | None, instance: str | None, timeout_s: float, everyth
 def _remove_all(folder: Path, yes: bool) -> None:
     try:
         if not folder.exists():
-            click.echo(f"{folder} is not there")
+            click.echo(f"{folder} does not exist")
             return
         check_removable(folder)
         if others := running_agents(folder):
             raise NotRemovable(
-                f"the host agent of process {others[0]} uses {folder}: osgym host clean --instance …"
+                f"the host agent of process {others[0]} still uses {folder}; stop it first: osgym host "
+                "clean --instance …"
             )
         text = f"remove {folder}, {size_gib(folder):.1f} GiB of images, checkpoints, trajectories and caches?"
         if not yes and not click.confirm(text):
@@ -99,7 +101,7 @@ def _stop(settings: Settings, pid: int, timeout_s: float) -> None:
     while holder(path) == pid:
         if time.monotonic() > until:
             if killed:
-                raise click.ClickException(f"process {pid} cannot be killed")
+                raise click.ClickException(f"process {pid} is still running after SIGKILL")
             os.kill(pid, signal.SIGKILL)
             killed, until = True, time.monotonic() + 10
         time.sleep(POLL_S)
@@ -119,14 +121,14 @@ def check_removable(folder: Path, mounts: str | None = None) -> None:
         NotRemovable: The folder fails the check; the message has the reason.
     """
     if folder.is_symlink() or not folder.is_dir():
-        raise NotRemovable(f"{folder} is no folder")
+        raise NotRemovable(f"{folder} is not a folder")
     names = {path.name for path in folder.iterdir()}
     if FLEET_MARK in names:
         raise NotRemovable(f"{folder} belongs to a fleet: `pulumi destroy` removes it")
     strangers = sorted(name for name in names - OWN if not name.startswith(".image-"))
     if strangers:
         raise NotRemovable(
-            f"{folder} holds what is not of OSGym, and is left alone: {', '.join(strangers[:5])}"
+            f"{folder} has entries that OSGym did not make, and is not removed: {', '.join(strangers[:5])}"
             + (" …" if len(strangers) > 5 else "")
         )
     if mounts is None:
@@ -134,7 +136,7 @@ def check_removable(folder: Path, mounts: str | None = None) -> None:
     inside = str(folder.resolve()) + os.sep
     found = [fields[4] for line in mounts.splitlines() if (fields := line.split()) and len(fields) > 4]
     if used := [place for place in found if place.startswith(inside)]:
-        raise NotRemovable(f"{used[0]} is mounted: something still runs on {folder}")
+        raise NotRemovable(f"{used[0]} is still mounted, so a program still uses {folder}")
 
 
 def size_gib(folder: Path) -> float:

@@ -83,4 +83,6 @@ def _print(results: list[Finding], works: bool) -> None:
     if works:
         console.print("[green]The local runtime works here.[/green]")
     else:
-        console.print("[bold red]The local runtime cannot run here[/bold red]; the red rows say why.")
+        console.print(
+            "[bold red]The local runtime cannot run here[/bold red]; the red rows give the reasons."
+        )

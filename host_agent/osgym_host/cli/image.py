@@ -110,7 +110,7 @@ def inspect(name: str, disk: bool) -> None:
 def rm(names: tuple[str, ...], untagged: bool, disk: bool, snapshot: bool) -> None:
     """Remove images, named by flavor or digest prefix, or snapshots (disk@name)."""
     if not names and not untagged:
-        raise click.UsageError("name an image, or say --untagged")
+        raise click.UsageError("name an image, or give --untagged")
     with errors_reported():
         store = _store(disk=disk, snapshot=snapshot or any("@" in name for name in names))
         for found in store.select(names, untagged=untagged):

@@ -126,7 +126,7 @@ async def _serve(settings: Settings, tracer: StepTracer | None) -> int:
     except (AlreadyRunning, DataDirBusy) as error:
         return _say(settings, str(error), EXIT_BUSY)
     except ReplicaDestroyFailed as error:
-        return _say(settings, f"something is left: {error}", EXIT_LEFTOVERS)
+        return _say(settings, f"not everything could be removed: {error}", EXIT_LEFTOVERS)
     except (RuntimeFault, OsgymHostError, OSError) as error:
         return _say(settings, str(error), EXIT_CANNOT_RUN)
     finally:
@@ -147,7 +147,7 @@ async def _run(agent: HostAgent, server: HostServer, settings: Settings, sockets
         began = time.monotonic()
         _note(settings, "removing the desktops …")
         await agent.stop()
-        _note(settings, f"stopped in {time.monotonic() - began:.1f} s, nothing is left")
+        _note(settings, f"stopped in {time.monotonic() - began:.1f} s; everything was removed")
     return 0
 
 

@@ -111,17 +111,19 @@ def calibrate_image(
         before = None if out else read_calibration(found.folder, found.digest)
         if before is not None and not again and not programs:
             _show(before, as_json)
-            click.echo(f"{found.name} is calibrated already; --again explores it anew", err=True)
+            click.echo(
+                f"{found.name} is already calibrated; give --again to repeat the calibration", err=True
+            )
             return
         explored = _explore(found, Plan(programs, minutes, seed))
         if not explored.samples or explored.rule is None:
-            click.echo("osgym settle: nothing was recorded, nothing is changed", err=True)
+            click.echo("osgym settle: nothing was recorded, so the calibration is unchanged", err=True)
             sys.exit(EXIT_NOTHING)
         rows = calibrate(explored.samples, explored.rule, Bounds(max_horizon_ms=max_ms))
         made = _merged(before, found, explored.explored, rows)
         write_calibration(path, made)
     _show(made, as_json)
-    click.echo(f"{len(explored.samples)} actions recorded; written to {path}", err=True)
+    click.echo(f"{len(explored.samples)} actions recorded; the calibration is in {path}", err=True)
 
 
 @settle.command(
@@ -202,7 +204,7 @@ def _explore(image: Image, plan: Plan) -> Exploration:
         click.echo(f"{time.monotonic() - began:6.0f} s  {escape_lines(line)}", err=True)
 
     async def run() -> Exploration:
-        interrupt_once("removing the replica; nothing is changed …")
+        interrupt_once("removing the replica; the calibration stays unchanged …")
         runtime = LocalRuntime(default_data_dir(), INSTANCE)
         await runtime.start()
         try:

@@ -71,7 +71,11 @@ def new(scope: str, name: str, path: Path | None, config: Path | None) -> None:
     except TokensError as error:
         raise click.ClickException(str(error)) from error
     click.echo(made)
-    click.echo(f"{where}: {name} may {scope}; the token is not kept and cannot be shown again", err=True)
+    click.echo(
+        f"{where}: the token {name} has the scope {scope}. Only its hash is stored, "
+        "so it cannot be shown again",
+        err=True,
+    )
 
 
 @token.command("ls", epilog="\b\nExamples:\n  osgym token ls --file /etc/osgym/tokens\n")
@@ -121,6 +125,7 @@ def _file(path: Path | None, config: Path | None) -> Path:
         raise click.ClickException(str(error)) from error
     if found is None:
         raise click.UsageError(
-            "which file? --file FILE, OSGYM_TOKENS_FILE, or --config with `tokens_file` in it"
+            "no file of tokens is named: give --file FILE, set OSGYM_TOKENS_FILE, or give --config with "
+            "`tokens_file`"
         )
     return found

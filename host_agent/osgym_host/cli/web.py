@@ -57,4 +57,4 @@ def ls(archive: Path, as_json: bool) -> None:
         return
     for row in rows:
         click.echo(f"{row['status']} {row['bytes']:>10} {row['url']}")
-    click.echo(f"{len(rows)} answers; {kept.skipped} entries left out, which cannot be replayed")
+    click.echo(f"{len(rows)} answers; {kept.skipped} entries cannot be replayed and were skipped")

@@ -33,7 +33,9 @@ class OverBudget(Exception):
     """A desktop of `mib` does not fit beside the `used_mib` that may not be displaced."""
 
     def __init__(self, mib: float, used_mib: float, max_mib: float) -> None:
-        super().__init__(f"a desktop of {mib:.0f} MiB does not fit beside {used_mib:.0f} of {max_mib} MiB")
+        super().__init__(
+            f"a saved desktop of {mib:.0f} MiB does not fit, since {used_mib:.0f} of {max_mib} MiB are in use"
+        )
         self.mib, self.used_mib, self.max_mib = mib, used_mib, max_mib
 
 

@@ -81,10 +81,10 @@ def parse_allowlist(entries: Iterable[str]) -> Allowlist:
         try:
             network = ipaddress.IPv4Network(entry)
         except ValueError as exc:
-            raise ValueError(f"neither an IPv4 network nor a host name: {raw!r}") from exc
+            raise ValueError(f"not an IPv4 network or a host name: {raw!r}") from exc
         bad = next((never for never in _FORBIDDEN if never.overlaps(network)), None)
         if bad is not None:
-            raise ValueError(f"{raw!r} reaches into {bad}, which is never allowed")
+            raise ValueError(f"{raw!r} includes addresses of {bad}, which is never allowed")
         networks.add(network)
     ordered = sorted(ipaddress.collapse_addresses(networks))
     return Allowlist(tuple(str(network) for network in ordered), frozenset(names))

@@ -114,24 +114,28 @@ _CONSEQUENCES: Mapping[Reason, Consequence] = {
     Reason.LEASE_EXPIRED: _planned(
         ErrorCode.LEASE_EXPIRED,
         TerminationReason.LEASE_EXPIRED,
-        "Nobody called within the lease's time to live.",
+        "No call or renewal arrived within the lease's time to live.",
     ),
     Reason.MADE_WAY: _planned(
         ErrorCode.LEASE_EXPIRED,
         TerminationReason.LEASE_EXPIRED,
-        "It was idle, and made way for a /reset of the same worker that found nothing free.",
+        "The VM was idle and was ended, because a /reset of the same worker found no free replica.",
     ),
     Reason.CLIENT_GONE: _planned(
-        ErrorCode.CANCELLED, TerminationReason.CANCELLED, "The client gave up before it had the episode."
+        ErrorCode.CANCELLED,
+        TerminationReason.CANCELLED,
+        "The client cancelled the call before it got the episode.",
     ),
     Reason.SURPLUS: _lost(Recovery.DISCARD, "The pool was made smaller."),
     Reason.SHUTDOWN: _lost(Recovery.DISCARD, "The host agent stopped.", TerminationReason.HOST_LOST),
     Reason.HOST_RESTARTED: _lost(
         Recovery.DISCARD,
-        "The host agent was restarted, and the replica is gone.",
+        "The host agent was restarted, and the replica did not survive.",
         TerminationReason.HOST_LOST,
     ),
-    Reason.HOST_GOING: _lost(Recovery.DISCARD, "The host is taken away.", TerminationReason.HOST_LOST),
+    Reason.HOST_GOING: _lost(
+        Recovery.DISCARD, "The host is being reclaimed or drained.", TerminationReason.HOST_LOST
+    ),
     Reason.CREATE_FAILED: _lost(Recovery.BACK_OFF, "The replica could not be created."),
     Reason.BOOT_FAILED: _lost(Recovery.BACK_OFF, "The replica's session ended while it started."),
     Reason.BOOT_TIMEOUT: _lost(Recovery.BACK_OFF, "The replica's desktop was not ready in time."),
@@ -145,7 +149,7 @@ _CONSEQUENCES: Mapping[Reason, Consequence] = {
     Reason.KILLED: _lost(_BROKE, "Something on the host killed the replica."),
     Reason.STOPPED: _lost(_BROKE, "Something on the host stopped the replica."),
     Reason.RUNTIME_LOST: _lost(_BROKE, "The process that supervises replicas died."),
-    Reason.DISK: _lost_inside("The replica wrote more to disk than it may."),
+    Reason.DISK: _lost_inside("The replica exceeded its cap of disk space (replica_disk_mib)."),
     Reason.DISK_FULL: _lost(_BROKE, "The host's disk was nearly full, and the replica had written the most."),
     Reason.IO_ERROR: _lost(_BROKE, "The replica's disk failed."),
     Reason.GUEST_PANIC: _lost_inside("The kernel of the replica's guest panicked."),
@@ -155,19 +159,19 @@ _CONSEQUENCES: Mapping[Reason, Consequence] = {
         ErrorCode.SETUP_FAILED, TerminationReason.SETUP_FAILED, "A setup step failed."
     ),
     Reason.TASK_INVALID: _task_fault(
-        ErrorCode.TASK_INVALID, TerminationReason.TASK_INVALID, "The task is wrong."
+        ErrorCode.TASK_INVALID, TerminationReason.TASK_INVALID, "The task file is invalid."
     ),
     Reason.TASK_UNSUPPORTED: _task_fault(
         ErrorCode.TASK_UNSUPPORTED,
         TerminationReason.TASK_INVALID,
-        "The task names something this host does not have.",
+        "The task needs something that this host does not have.",
     ),
     Reason.INTERNAL: Consequence(
         _BROKE,
         ErrorCode.INTERNAL,
         TerminationReason.INTERNAL,
         ErrorClass.INFRA,
-        "A fault in the host agent ended the episode.",
+        "An internal error of the host agent ended the episode.",
     ),
 }
 

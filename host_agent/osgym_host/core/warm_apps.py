@@ -109,13 +109,13 @@ def parse_warm_apps(entries: Sequence[str]) -> tuple[WarmApp, ...]:
         name, *options = shlex.split(entry) or [""]
         program = NAMES.get(name)
         if program is None:
-            raise ValueError(f"{name!r} cannot be kept open; these can: {', '.join(NAMES)}")
+            raise ValueError(f"{name!r} cannot be a warm application; valid names: {', '.join(NAMES)}")
         for word in options:
             if not program.takes_options or not word.startswith("--") or word.startswith(program.fixed):
                 raise ValueError(f"{name} cannot be started with {word!r} here")
         app = WarmApp(program, frozenset(options) - program.implied)
         if found.setdefault(program.name, app) != app:
-            raise ValueError(f"{program.name} runs once in a desktop: give it one set of options")
+            raise ValueError(f"{program.name} runs only once in a desktop: give it one set of options")
     return tuple(found.values())
 
 

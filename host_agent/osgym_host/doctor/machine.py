@@ -50,13 +50,13 @@ async def check_memory(context: DoctorContext) -> list[Finding]:
     total, free = fields["MemTotal"], fields["MemAvailable"]
     busy = max(0, (free - 1024) // _BUSY_REPLICA_MIB)
     found = (
-        f"{free / 1024:.1f} of {total / 1024:.1f} GiB are free: about {busy} desktops with a large "
+        f"{free / 1024:.1f} of {total / 1024:.1f} GiB of memory are free: about {busy} desktops with a large "
         f"application open, {max(0, (free - 1024) // _IDLE_REPLICA_MIB)} idle ones."
     )
     facts = {"total_mib": total, "available_mib": free}
     if busy < 1:
         return [
-            Finding("memory", Status.WARN, found, "2 GiB free are the least that makes sense.", facts=facts)
+            Finding("memory", Status.WARN, found, "At least 2 GiB of free memory are needed.", facts=facts)
         ]
     return [Finding("memory", Status.OK, found, facts=facts)]
 
@@ -68,9 +68,7 @@ async def check_disk(context: DoctorContext) -> list[Finding]:
     facts = {"path": str(folder), "free_mib": free}
     found = f"{free / 1024:.0f} GiB are free on {folder}."
     if free < _IMAGE_MIB:
-        remedy = (
-            f"The full image and its bake take {_IMAGE_MIB // 1024} GiB; set OSGYM_DATA_DIR to another disk."
-        )
+        remedy = f"Baking the full image needs {_IMAGE_MIB // 1024} GiB; set OSGYM_DATA_DIR to another disk."
         return [Finding("disk", Status.WARN, found, remedy, facts=facts)]
     return [Finding("disk", Status.OK, found, facts=facts)]
 
@@ -117,7 +115,7 @@ async def check_limits(context: DoctorContext) -> list[Finding]:
             Finding("open files", Status.WARN, found, "Raise `ulimit -Hn` (LimitNOFILE in a service).")
         )
     if not results:
-        found = f"Those of the kernel are enough for {count} replicas ({len(fine)} checked)."
+        found = f"The kernel's limits are high enough for {count} replicas ({len(fine)} were checked)."
         results.append(Finding("limits", Status.OK, found, facts={"soft_nofile": soft}))
     return results
 
@@ -149,7 +147,7 @@ async def _check_compiler(lacking: Status) -> Finding:
     name = "compiler"
     compiler = shutil.which("cc") or shutil.which("gcc")
     if compiler is None:
-        found = "There is no C compiler for the guest agent's native core."
+        found = "The guest agent's native core needs a C compiler, and none is installed."
         return Finding(name, lacking, found, f"Install gcc, libc6-dev, {', '.join(_HEADERS.values())}.")
     include = sysconfig.get_paths()["include"]
     absent = []
@@ -165,7 +163,9 @@ async def _check_compiler(lacking: Status) -> Finding:
     if absent:
         found = "Headers for the guest agent's native core are missing."
         return Finding(name, lacking, found, f"Install {', '.join(absent)}.", facts={"missing": absent})
-    return Finding(name, Status.OK, "Compiler and headers for the guest agent's native core are there.")
+    return Finding(
+        name, Status.OK, "The compiler and headers for the guest agent's native core are installed."
+    )
 
 
 def existing_folder(folder: Path) -> Path:
@@ -207,5 +207,5 @@ def isolation_findings(name: str, noun: str, isolated: Mapping[str, bool], remed
         found = f"Programs of all {noun}, root by sudo included, run below their guest agent."
         return [Finding(name, Status.OK, found, facts=facts)]
     names = ", ".join(open_ones)
-    found = f"Made before sessions were isolated, so that root in the desktop can forge its score: {names}."
+    found = f"In these images, made before sessions were isolated, root can forge its score: {names}."
     return [Finding(name, Status.WARN, found, remedy, facts=facts)]

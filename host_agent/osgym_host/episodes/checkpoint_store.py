@@ -134,20 +134,20 @@ def read_head(file: BinaryIO) -> CheckpointRecord:
         WireFormatError: A field is missing or of another form.
     """
     if file.read(len(MAGIC)) != MAGIC:
-        raise WireFormatError("this is not a checkpoint, or one of another version")
+        raise WireFormatError("the data is not a checkpoint of this version")
     packed = file.read(_LENGTH.size)
     if len(packed) != _LENGTH.size:
-        raise WireFormatError("it is cut short")
+        raise WireFormatError("the checkpoint is truncated")
     (length,) = _LENGTH.unpack(packed)
     if length > MAX_HEAD_BYTES:
-        raise WireFormatError(f"its description is larger than {MAX_HEAD_BYTES} bytes")
+        raise WireFormatError(f"the description of the checkpoint is larger than {MAX_HEAD_BYTES} bytes")
     text = file.read(length)
     if len(text) != length:
-        raise WireFormatError("it is cut short")
+        raise WireFormatError("the checkpoint is truncated")
     try:
         return CheckpointRecord.from_dict(_json(text))
     except ValueError as error:
-        raise WireFormatError(f"its description cannot be read: {error}") from error
+        raise WireFormatError(f"the description of the checkpoint cannot be read: {error}") from error
 
 
 def _json(text: bytes) -> Any:
@@ -160,5 +160,5 @@ def _json(text: bytes) -> Any:
         data = json.loads(text)
         json.dumps(data, ensure_ascii=False, allow_nan=False).encode()
     except RecursionError as error:
-        raise ValueError("it is nested too deep") from error
+        raise ValueError("the description of the checkpoint is nested too deep") from error
     return data

@@ -142,7 +142,7 @@ class Checkpoints:
             self._count("taken", "no_capacity")
             text = (
                 f"The checkpoints of this host use {error.used_mib:.0f} MiB of {error.max_mib} MiB "
-                "(setting checkpoints_max_mib); delete some."
+                "(setting checkpoints_max_mib); delete some checkpoints."
             )
             details = {
                 "used_mib": round(error.used_mib, 1),
@@ -170,7 +170,7 @@ class Checkpoints:
         if checkpoint is None:
             details = {"checkpoint_id": checkpoint_id[:100]}
             raise ServiceError(
-                ErrorCode.UNKNOWN_CHECKPOINT, "There is no such checkpoint on this host.", details
+                ErrorCode.UNKNOWN_CHECKPOINT, "This host does not have the checkpoint.", details
             )
         return checkpoint
 
@@ -194,10 +194,10 @@ class Checkpoints:
         checkpoint = self._find(asked.checkpoint or "")
         if asked.task is not None:
             raise ServiceError(
-                ErrorCode.BAD_REQUEST, "A checkpoint has its task; give none with it.", status=422
+                ErrorCode.BAD_REQUEST, "A checkpoint includes its task; leave `task` out.", status=422
             )
         if checkpoint.point.image_digest != self._creator.image.digest:
-            text = "The checkpoint is of another golden snapshot than this host runs now."
+            text = "The checkpoint was made from another golden snapshot than this host runs now."
             raise ServiceError(
                 ErrorCode.UNSUPPORTED, text, {"image_digest": checkpoint.point.image_digest[:100]}
             )
@@ -235,7 +235,10 @@ class Checkpoints:
                 None, (1, 1), ttl_s, asked.max_steps, asked.settle, asked.observe, run=asked.run
             )
         if asked.max_steps is not None and asked.max_steps <= saved.progress.step:
-            text = f"max_steps is {asked.max_steps}; the checkpoint is after step {saved.progress.step}."
+            text = (
+                f"max_steps is {asked.max_steps}, but the checkpoint was made after step "
+                f"{saved.progress.step}."
+            )
             raise ServiceError(ErrorCode.BAD_REQUEST, text, {"step": saved.progress.step}, status=422)
         return replace(
             saved,
@@ -270,7 +273,9 @@ class Checkpoints:
         checkpoint = self._find(checkpoint_id)
         if not checkpoint.point.kept:
             raise ServiceError(
-                ErrorCode.BAD_REQUEST, "Only a checkpoint that is kept can be exported.", status=409
+                ErrorCode.BAD_REQUEST,
+                "Only a kept checkpoint can be exported; take it with keep=true.",
+                status=409,
             )
         scratch = self._store.scratch()
         try:
@@ -309,7 +314,7 @@ class Checkpoints:
                 checkpoint = self._add(Checkpoint(point, record))
         except WireFormatError as error:
             raise ServiceError(
-                ErrorCode.BAD_REQUEST, f"It cannot be taken in: {error}", status=422
+                ErrorCode.BAD_REQUEST, f"The checkpoint cannot be imported: {error}", status=422
             ) from error
         finally:
             scratch.unlink(missing_ok=True)

@@ -128,7 +128,9 @@ class EpisodeCreator:
                     self._templates.failed(template)
                     may_clone = False
                 self.discard(episode, over.reason)
-                log.warning("episode on %s lost at its start: %s", episode.replica.replica_id, over.details)
+                log.warning(
+                    "an episode on %s was lost while it started: %s", episode.replica.replica_id, over.details
+                )
                 if left == 0 or consequence(over.reason).error_class is not ErrorClass.INFRA:
                     raise
                 continue
@@ -350,7 +352,7 @@ async def _set_clock(episode: HostEpisode, asked: ClockOptions | None) -> None:
     except GuestRefused as error:
         if error.status not in (404, 501):
             raise ServiceError(ErrorCode.SETUP_FAILED, f"clock: {error}", error.details) from error
-        why = "this image has none" if error.status == 404 else str(error)
+        why = "this image has no clock that can be set" if error.status == 404 else str(error)
         raise ServiceError(ErrorCode.UNSUPPORTED, f"The clock cannot be set: {why}") from error
 
 

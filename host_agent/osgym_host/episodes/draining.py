@@ -74,11 +74,11 @@ class DrainController:
         if now == before or self._closed:
             return
         if now is None:
-            log.warning("the host is not taken away after all: it serves again")
+            log.warning("the notice was withdrawn: the host accepts episodes again")
             self._ended = False
             self._pool.resume()
         else:
-            log.warning("this host will be taken away (%s, %s): draining", now.kind, self._until(now))
+            log.warning("this host will be reclaimed (%s, %s) and drains", now.kind, self._until(now))
             self._pool.stop_leasing(partial(PoolDraining, now))
         who = {} if by is None else {"by": by}
         self._episodes.events.add("drain", notice=now.to_dict() if now is not None else None, **who)
@@ -100,7 +100,10 @@ class DrainController:
         """
         if self._drain.is_final:
             assert self.notice is not None
-            text = f"The host is taken away ({self.notice.kind}); that cannot be undone here."
+            text = (
+                f"The host drains because the cloud reclaims it ({self.notice.kind}); only its notice can "
+                "end the drain."
+            )
             raise ServiceError(ErrorCode.DRAINING, text, {"notice": self.notice.to_dict()}, status=409)
         self.update(OPERATOR, None, by)
 
@@ -130,6 +133,6 @@ class DrainController:
         self._ended = True
         ended = self._episodes.end_all(Reason.HOST_GOING)
         self._pool.replicas.retire_all(Reason.HOST_GOING)
-        log.warning("the host goes: %d open episodes were ended", ended)
+        log.warning("the host's deadline is near: %d open episodes were ended", ended)
         if not await asyncio.to_thread(self._episodes.recorder.flush):
-            log.error("trajectories are not yet on disk")
+            log.error("trajectories could not be written to disk in time")

@@ -55,9 +55,9 @@ class EpisodeProgress(Message):
     def contradiction(self) -> str | None:
         """Return why the values cannot be those of an episode, or None."""
         if not -self.interventions - TEMPLATE_LOOKS <= self.guest_base <= self.seq:
-            return "guest_base is out of its bounds"
+            return "guest_base is out of bounds"
         if self.by_person and self.interventions == 0:
-            return "by_person without interventions"
+            return "by_person is set, but the episode has no interventions"
         try:
             return None if parse_actions(self.actions, _ANY_SCREEN).actions == self.actions else "actions"
         except BadAction as error:

@@ -51,14 +51,14 @@ class EpisodeOver(ServiceError):
 
 
 def disk_refuses(error: OSError) -> ServiceError:
-    text = f"The host cannot keep the episode's files: {error.strerror}. Free some of its disk (data_dir)."
+    text = f"The host cannot keep the episode's files: {error.strerror}. Free disk space in data_dir."
     return ServiceError(ErrorCode.NO_CAPACITY, text, {"setting": "disk_reserve_mib"})
 
 
 def unknown_episode(episode_id: str) -> ServiceError:
     """Return the error for an id that was never given out here, or was forgotten."""
     return ServiceError(
-        ErrorCode.UNKNOWN_EPISODE, "There is no such episode on this host.", {"episode_id": episode_id[:100]}
+        ErrorCode.UNKNOWN_EPISODE, "This host does not have the episode.", {"episode_id": episode_id[:100]}
     )
 
 
@@ -66,7 +66,8 @@ def bad_sequence(seq: int, last_seq: int) -> ServiceError:
     """Return the error for a step that is neither the last one nor the next."""
     return ServiceError(
         ErrorCode.BAD_SEQUENCE,
-        f"The step's seq is {seq}; only {last_seq} (again) or {last_seq + 1} (the next) can be.",
+        f"The step's seq is {seq}; it must be {last_seq} (to repeat the last step) or "
+        f"{last_seq + 1} (the next step).",
         {"seq": seq, "last_seq": last_seq},
     )
 
@@ -74,13 +75,13 @@ def bad_sequence(seq: int, last_seq: int) -> ServiceError:
 def already_done(done: str) -> ServiceError:
     """Return the error for a step after the ending or `max_steps`: only evaluation and close can follow."""
     return ServiceError(
-        ErrorCode.EPISODE_ENDED, f"The episode is over ({done}); evaluate or close it.", {"done": done}
+        ErrorCode.EPISODE_ENDED, f"The episode has ended ({done}); evaluate or close it.", {"done": done}
     )
 
 
 def already_scored() -> ServiceError:
     """Return the error for a call after the check began, since a check may change the desktop."""
-    text = "The episode was evaluated, which ended it; evaluate it again for the same answer, or close it."
+    text = "The episode was evaluated, which ended it; evaluate it again to get the same answer, or close it."
     return ServiceError(ErrorCode.EPISODE_ENDED, text, {"evaluated": True})
 
 

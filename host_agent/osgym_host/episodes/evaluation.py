@@ -35,7 +35,9 @@ def no_task() -> ServiceError:
 
 def unscored_for_disk() -> EvaluationAnswer:
     """Return the answer for an episode during which the host's disk was full: saved files may be missing."""
-    text = "The host's disk was full while the episode ran, so what it wrote cannot be scored."
+    text = (
+        "The host's disk was full while the episode ran, so its files may be incomplete and cannot be scored."
+    )
     return EvaluationAnswer(
         reward=None,
         termination_reason="evaluator_error",
@@ -77,7 +79,9 @@ async def evaluate_episode(episode: HostEpisode, timeout_s: float) -> Evaluation
     except EpisodeOver:
         raise
     except ServiceError as error:  # the guest refused it: nothing was done, and the policy cannot mend it
-        log.info("episode %s: its last step was refused before its check: %s", episode.episode_id, error)
+        log.info(
+            "episode %s: the guest refused the last step before its check: %s", episode.episode_id, error
+        )
     deadline, replica = asyncio.get_running_loop().time() + timeout_s, episode.replica
     last = LastAction(episode.steps.done) if episode.steps.done in ("done", "fail") else LastAction.NONE
     try:
@@ -97,7 +101,7 @@ async def evaluate_episode(episode: HostEpisode, timeout_s: float) -> Evaluation
         return _failed(EvaluatorError(text, {"guest_code": error.code}))
     except base.GuestTampered as error:
         log.warning("episode %s is not scored: %s", episode.episode_id, error)
-        text = f"The guest agent was tampered with, so what it says cannot be scored: {error}."
+        text = f"The guest agent was tampered with, so its answers cannot be scored: {error}."
         tampered = EvaluatorError(text, {"cause": GUEST_TAMPERED, "finding": str(error)})
         crashed = isinstance(error, base.GuestRestarted)
         if episode.policy_acted() and not (crashed and replica.excuses_agent()):
@@ -107,7 +111,7 @@ async def evaluate_episode(episode: HostEpisode, timeout_s: float) -> Evaluation
         await asyncio.wait((replica.lost,), timeout=DEATH_NOTICE_S)
         if replica.lost.done():
             raise replica.loss() from error
-        return _failed(EvaluatorError(f"the replica cannot be looked at from outside: {error}"))
+        return _failed(EvaluatorError(f"the guest agent cannot be inspected from outside: {error}"))
     except TimeoutError:
         return _failed(EvaluatorError(f"the check did not finish within {timeout_s:g} s"))
     return EvaluationAnswer(
@@ -124,7 +128,7 @@ async def _release(episode: HostEpisode) -> None:
     try:
         await episode.replica.call(episode.replica.guest.release())
     except GuestRefused as error:
-        log.warning("replica %s: keys not released: %s", episode.replica.replica_id, error)
+        log.warning("replica %s: held keys could not be released: %s", episode.replica.replica_id, error)
 
 
 def unscorable(episode: HostEpisode, error: ErrorInfo) -> EvaluationAnswer:

@@ -111,7 +111,7 @@ class EpisodeForks:
     ) -> list[HostEpisode]:
         progress = saved.progress
         if asked.max_steps is not None and asked.max_steps <= progress.step:
-            text = f"max_steps is {asked.max_steps}; the parent has done {progress.step} already."
+            text = f"max_steps is {asked.max_steps}, but the parent has already done {progress.step} steps."
             raise ServiceError(ErrorCode.BAD_REQUEST, text, {"step": progress.step}, status=409)
         ttl_s = saved.lease_ttl_s if asked.lease_ttl_s is None else self._creator.ttl_s(asked.lease_ttl_s)
         saved = replace(saved, lease_ttl_s=ttl_s)
@@ -219,7 +219,9 @@ async def _wait_for_rest(episode: HostEpisode) -> None:
     try:
         await episode.replica.call(episode.replica.guest.ready(timeout_s=REST_S))
     except GuestRefused as error:
-        log.debug("%s is branched while it is at work: %s", episode.episode_id, error)
+        log.debug(
+            "replica %s is branched although its desktop did not come to rest: %s", episode.episode_id, error
+        )
 
 
 @contextmanager
@@ -237,7 +239,7 @@ def as_service_errors() -> Iterator[None]:
         details = {"cause": error.reason.value, "detail": error.detail[:2000]}
         raise ServiceError(ErrorCode.BRANCH_FAILED, str(error)[:2000], details) from error
     except base.PointNotFound as error:
-        text = f"There is no such checkpoint any more: {error}"
+        text = f"The checkpoint no longer exists: {error}"
         raise ServiceError(ErrorCode.UNKNOWN_CHECKPOINT, text) from error
     except (base.RuntimeFault, OSError) as error:
         raise ServiceError(ErrorCode.BRANCH_FAILED, f"The branch point failed: {error}"[:2000]) from error

@@ -54,7 +54,7 @@ class Interventions:
         for episode in self._service.active():
             if episode.replica.replica_id == replica_id:
                 return episode
-        raise ServiceError(ErrorCode.NOT_FOUND, "There is no such replica, or nobody leases it.")
+        raise ServiceError(ErrorCode.NOT_FOUND, "This host has no leased replica with that id.")
 
     async def act(self, replica_id: str, request: InterveneRequest, by: str | None = None) -> Record:
         """Carry out a person's actions, record them, and return a frame, as a step does.

@@ -239,7 +239,12 @@ class EpisodeJournal:
             folder.mkdir(mode=0o700, exist_ok=True)
             write_whole(folder / _EPISODE, json.dumps(entry.to_dict()).encode())
         except OSError as error:
-            log.warning("episode %s would not survive a restart: %s", entry.episode_id, error)
+            log.warning(
+                "episode %s cannot survive a restart of the host agent, since its record "
+                "could not be written: %s",
+                entry.episode_id,
+                error,
+            )
 
     def progress(self, episode_id: str, progress: EpisodeProgress) -> None:
         """Write a step that is about to be sent, or was taken back."""
@@ -257,7 +262,12 @@ class EpisodeJournal:
             finally:
                 os.close(fd)
         except OSError as error:
-            log.warning("step %d of episode %s was not noted: %s", progress.seq, episode_id, error)
+            log.warning(
+                "step %d of episode %s could not be written to its record: %s",
+                progress.seq,
+                episode_id,
+                error,
+            )
 
     def scoring(self, episode_id: str) -> None:
         """Write that the check of an episode begins, so that no step follows."""
@@ -266,7 +276,11 @@ class EpisodeJournal:
         try:
             (self._root / episode_id / _SCORING).touch(0o600)
         except OSError as error:
-            log.warning("that episode %s is scored was not noted: %s", episode_id, error)
+            log.warning(
+                "the start of the scoring of episode %s could not be written to its record: %s",
+                episode_id,
+                error,
+            )
 
     def evaluated(self, episode_id: str, answer: EvaluationAnswer) -> None:
         if not self._steps:
@@ -274,7 +288,7 @@ class EpisodeJournal:
         try:
             write_whole(self._root / episode_id / _SCORE, json.dumps(answer.to_dict()).encode())
         except OSError as error:
-            log.warning("the score of episode %s was not noted: %s", episode_id, error)
+            log.warning("the score of episode %s could not be written to its record: %s", episode_id, error)
 
     def touch(self, episode_id: str) -> None:
         """Write a sign of life of the lease."""
@@ -298,7 +312,7 @@ class EpisodeJournal:
             if (self._root / _LOST).stat().st_size > MAX_LOST_BYTES:
                 self._read_lost()
         except OSError as error:
-            log.warning("lost episodes are not remembered: %s", error)
+            log.warning("the list of lost episodes could not be written: %s", error)
 
     def clear(self) -> None:
         """Remove all episodes but not the lost ones."""
@@ -330,7 +344,7 @@ def _read(folder: Path) -> UnfinishedEpisode:
     path = folder / _EPISODE
     entry = JournalEntry.from_dict(json.loads(path.read_bytes()))
     if entry.episode_id != folder.name:
-        raise WireFormatError("it is not the episode of its folder")
+        raise WireFormatError("the record names another episode than its folder")
     touched_at = path.stat().st_mtime
     progress = entry.saved.progress
     with contextlib.suppress(FileNotFoundError):

@@ -60,7 +60,10 @@ def refused_reach(error: GuestRefused) -> ServiceError:
     code = _CODES.get(error.code, ErrorCode.REACH_FAILED)
     message = error.message
     if error.code == GuestErrorCode.NOT_FOUND:
-        message = "The guest agent in this desktop is too old, or another's: bake its image anew."
+        message = (
+            "The guest agent in this desktop is too old or not OSGym's: bake the image again with `osgym "
+            "image build`."
+        )
     return ServiceError(code, message, {**error.details, "guest_code": error.code})
 
 
@@ -149,7 +152,7 @@ class ReachService:
         episode = self._admitted(ReachKind.EXPOSE, episode_id, lease)
         use = episode.reach
         if use.tunnels >= MAX_TUNNELS:
-            raise _busy(f"{MAX_TUNNELS} connections to ports of this desktop are open")
+            raise _busy(f"{MAX_TUNNELS} connections to ports of this desktop are already open")
         began_s, began = time.time(), time.perf_counter()
         step = episode.steps.progress.step
 
@@ -178,10 +181,10 @@ class ReachService:
     def _admitted(self, kind: ReachKind, episode_id: str, lease: str) -> HostEpisode:
         episode = self._episodes.claim(episode_id, lease)
         if kind not in self._offered():
-            text = f"The guests of this host cannot do that ({kind}): they have no agent of ours inside."
+            text = f"This host's desktops do not support {kind}, since they have no OSGym guest agent inside."
             raise ServiceError(ErrorCode.UNSUPPORTED, text, {"kind": kind})
         if episode.task is not None and not episode.task.osgym.allows(kind):
-            text = f"The task forbids its client this reach into the desktop ({kind})."
+            text = f"The task forbids its client to reach into the desktop ({kind})."
             raise ServiceError(ErrorCode.REACH_FORBIDDEN, text, {"kind": kind})
         if episode.scored:
             raise already_scored()
@@ -204,7 +207,7 @@ class ReachService:
         episode = self._admitted(kind, episode_id, lease)
         use = episode.reach
         if len(use.calls) >= MAX_REACHES_AT_ONCE:
-            raise _busy(f"{MAX_REACHES_AT_ONCE} reaches into this desktop are under way")
+            raise _busy(f"{MAX_REACHES_AT_ONCE} calls that reach into this desktop are already running")
         began_s, began, step = time.time(), time.perf_counter(), episode.steps.progress.step
         outcome = "ok"
         with episode.in_use():
@@ -250,7 +253,7 @@ class ReachService:
         except BaseException as exc:
             work.close()
             if isinstance(exc, TimeoutError):
-                raise _busy("this host moves as many files as it can") from exc
+                raise _busy("this host transfers as many files at once as it can") from exc
             raise
         try:
             return await work
@@ -259,4 +262,4 @@ class ReachService:
 
 
 def _busy(why: str) -> ServiceError:
-    return ServiceError(ErrorCode.REACH_BUSY, f"Too many at a time: {why}.")
+    return ServiceError(ErrorCode.REACH_BUSY, f"Too many calls at once: {why}. Try again later.")

@@ -236,7 +236,7 @@ class TrajectoryRecorder:
                 self._write(job)
             except (OSError, ValueError) as error:  # the disk, or what cannot be encoded
                 with about(Named(episode=job.folder.name)):
-                    log.warning("trajectory %s: not written: %s", job.folder.name, error)
+                    log.warning("trajectory %s could not be written: %s", job.folder.name, error)
             with self._lock:
                 self._queued -= len(job.frame)
 

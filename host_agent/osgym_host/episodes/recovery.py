@@ -114,7 +114,7 @@ class EpisodeRecovery:
             task = read_task(saved.task)
             episode = self._creator.draft(saved, task, episode_id=entry.episode_id, lease=entry.lease)
         except (ServiceError, OSError) as error:
-            log.warning("episode %s cannot go on: %s", entry.episode_id, error)
+            log.warning("episode %s cannot continue after the restart: %s", entry.episode_id, error)
             await self._runtime.reap(record)
             return None
         episode.parent, episode.began_at = entry.parent, entry.began_at
@@ -127,7 +127,7 @@ class EpisodeRecovery:
                 episode.attach(await self._brancher.adopt(record, holder))
                 await episode.confirm()
         except (ReplicaNotMade, PoolStopping, ServiceError, TimeoutError) as error:
-            log.warning("episode %s cannot go on: %s", entry.episode_id, error)
+            log.warning("episode %s cannot continue after the restart: %s", entry.episode_id, error)
             episode.replica.release(Reason.HOST_RESTARTED)
             return None
         recorded = await asyncio.to_thread(self._service.recorder.extent, entry.episode_id)

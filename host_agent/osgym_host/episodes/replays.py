@@ -25,7 +25,7 @@ WAIT_S = 30.0
 MEMORY_BYTES = 8 << 30
 """Bound of the process's address space, of which it uses a fraction."""
 MAX_SAID_CHARS = 2000
-NOT_RECORDED = "Nothing was recorded of this episode."
+NOT_RECORDED = "This host has no recording of the episode (setting `trajectory`)."
 COMMAND = (sys.executable, "-m", "osgym_cli", "data", "replay")
 NEEDS = "osgym_cli"
 """Package of the distribution osgym-cli, which hosts may lack."""
@@ -48,7 +48,9 @@ class ReplayPages:
                 not installed beside the host agent.
         """
         if importlib.util.find_spec(NEEDS) is None:
-            message = "Pages of episodes are made by the distribution osgym-cli, which this host lacks."
+            message = (
+                "Pages of episodes need the distribution osgym-cli, which is not installed on this host."
+            )
             raise ServiceError(ErrorCode.UNSUPPORTED, message)
         try:
             folder = await asyncio.to_thread(self._recorder.folder, episode_id)
@@ -58,7 +60,7 @@ class ReplayPages:
             async with asyncio.timeout(WAIT_S):
                 await self._turn.acquire()
         except TimeoutError:
-            message = "Pages of other episodes are being made; ask again."
+            message = "The pages of other episodes are being made; try again later."
             raise ServiceError(ErrorCode.RATE_LIMITED, message) from None
         try:
             with tempfile.TemporaryDirectory(prefix="osgym-replay-") as place:
@@ -74,7 +76,9 @@ class ReplayPages:
         try:
             status, said = await run_program(argv, timeout_s=MAKE_S, environ=environ)
         except TimeoutError:
-            raise ServiceError(ErrorCode.TIMEOUT, f"The page was not made within {MAKE_S:.0f} s.") from None
+            raise ServiceError(
+                ErrorCode.TIMEOUT, f"The page was not finished within {MAKE_S:.0f} s."
+            ) from None
         if status != 0:
             raise _not_made(said[-MAX_SAID_CHARS:].strip())
         return await asyncio.to_thread(page.read_bytes)
@@ -82,5 +86,9 @@ class ReplayPages:
 
 def _not_made(said: str) -> ServiceError:
     if "goes on" in said:
-        return ServiceError(ErrorCode.BAD_REQUEST, "The episode goes on; its page is made when it has ended.")
-    return ServiceError(ErrorCode.INTERNAL, f"The page could not be made: {said or 'nothing was said'}")
+        return ServiceError(
+            ErrorCode.BAD_REQUEST, "The episode is still running; its page can be made after its end."
+        )
+    return ServiceError(
+        ErrorCode.INTERNAL, f"The page could not be made: {said or 'the command printed no reason'}"
+    )

@@ -254,7 +254,8 @@ class RequestRegistry:
         own = self._creator.image
         if wanted not in (None, own.flavor, own.digest):
             text = (
-                f"This host serves the image {own.flavor} ({own.digest}), not {wanted!r}: ask a host of that."
+                f"This host serves the image {own.flavor} ({own.digest}), not {wanted!r}: use a host that "
+                "serves that image."
             )
             raise ServiceError(ErrorCode.UNKNOWN_IMAGE, text, {"image": own.to_dict()})
 

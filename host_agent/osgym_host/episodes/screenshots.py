@@ -142,7 +142,7 @@ class ScreenshotCache:
     def _manager(self, replica_id: str) -> ReplicaManager:
         manager = self._replicas.find(replica_id)
         if manager is None or manager.state not in (ReplicaState.READY, ReplicaState.LEASED):
-            raise ServiceError(ErrorCode.NOT_FOUND, "There is no such replica with a desktop.")
+            raise ServiceError(ErrorCode.NOT_FOUND, "This host has no replica with that id and a desktop.")
         return manager
 
     def _desktop(self, manager: ReplicaManager) -> _Desktop:

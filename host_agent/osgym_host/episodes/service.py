@@ -127,7 +127,9 @@ class EpisodeService:
         episode = self._active.get(episode_id) or self.find(episode_id)
         if not hmac.compare_digest(episode.lease.token.encode(), lease.encode()):
             raise ServiceError(
-                ErrorCode.LEASE_MISMATCH, "This is not the lease of the episode.", {"episode_id": episode_id}
+                ErrorCode.LEASE_MISMATCH,
+                "The lease id does not belong to this episode.",
+                {"episode_id": episode_id},
             )
         if episode.over is None and episode.replica.lost.done():
             self.end(episode, episode.replica.loss().reason)  # the future's callback has not run yet
@@ -144,7 +146,7 @@ class EpisodeService:
         """
         episode = self._by_lease.get(lease)
         if episode is None:
-            raise ServiceError(ErrorCode.UNKNOWN_EPISODE, "There is no such lease on this host.")
+            raise ServiceError(ErrorCode.UNKNOWN_EPISODE, "This host does not have the lease.")
         if episode.over is not None:
             raise episode.over.copy()
         episode.lease.renew()

@@ -138,7 +138,7 @@ class TaskTemplates:
         try:
             files = await asyncio.to_thread(self._marks, host_files(task))
         except (TaskError, OSError):
-            return TemplateChoice(reason="a file of the host that it uploads cannot be read")
+            return TemplateChoice(reason="a file of the host that the set-up uploads cannot be read")
         return TemplateChoice(
             template_key(given, image_digest=self._image_digest, screen=screen, files=files)
         )
@@ -166,7 +166,7 @@ class TaskTemplates:
         try:
             return await self._brancher.clone(template.point, holder, wait_s, client)
         except (ReplicaNotMade, base.RuntimeFault, OSError) as error:
-            log.warning("task template %s: no clone of it: %s", template.key[:12], error)
+            log.warning("task template %s could not be cloned: %s", template.key[:12], error)
             self.failed(template)
             return None
 
@@ -205,9 +205,9 @@ class TaskTemplates:
 
     def _refusal(self, key: str, episode: HostEpisode, *, disk_is_full: bool) -> str | None:
         if key in self._making or key in self._held:
-            return "another episode makes it"
+            return "another episode is making the template"
         if self._failures.is_hopeless(key):
-            return "it failed before"
+            return "an earlier attempt to make the template failed"
         if episode.setup_warnings:
             return "a command of the set-up failed"
         if disk_is_full:
@@ -231,11 +231,11 @@ class TaskTemplates:
             template = self._brancher.saved.add(TaskTemplate(point, key, outputs, guest_seq))
         except OverBudget as error:
             self._failures.add(key)
-            return f"its {error.mib:.0f} MiB are more than task_templates_max_mib"
+            return f"the template's {error.mib:.0f} MiB are more than task_templates_max_mib"
         except (base.RuntimeFault, OSError) as error:
-            log.warning("task template %s: it was not taken: %s", key[:12], error)
+            log.warning("task template %s was not made: %s", key[:12], error)
             self._failures.add(key)
-            return f"its branch point failed: {escape_controls(str(error))[:_REASON_CHARS]}"
+            return f"the branch point of the template failed: {escape_controls(str(error))[:_REASON_CHARS]}"
         self._events.add("task_template", state="made", key=key[:12], mib=round(template.mib, 3))
         return None
 

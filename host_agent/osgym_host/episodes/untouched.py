@@ -47,8 +47,8 @@ KEEP = 256
 _Key = tuple[str, Question, str]
 """Task as JSON, question, and code of the refusal."""
 _UNTOUCHED_TEXT = {
-    Answer.FAILED: "it fails on an untouched desktop as well",
-    Answer.UNKNOWN: "it could not be tried on an untouched desktop",
+    Answer.FAILED: "the check also fails on an untouched desktop",
+    Answer.UNKNOWN: "the check could not be tried on an untouched desktop",
 }
 
 
@@ -117,10 +117,10 @@ class UntouchedCheck:
             try:
                 found = await _ask(control, key[1])
             except (ServiceError, TaskError, GuestError, base.RuntimeFault, OSError) as error:
-                log.info("a question of a check has no answer on an untouched desktop: %s", error)
+                log.info("a getter of a check failed on an untouched desktop: %s", error)
                 return Answer.UNKNOWN
             except Exception:
-                log.exception("a question of a check could not be asked on an untouched desktop")
+                log.exception("a getter of a check could not be run on an untouched desktop")
                 return Answer.UNKNOWN
             finally:
                 self._creator.drop(control, Reason.CLOSED)

@@ -80,7 +80,9 @@ def json_object(answer: HttpResponse) -> dict[str, Any]:
         GuestProtocolError: The body is not such an object.
     """
     if len(answer.body) > MAX_SMALL_JSON_BYTES:
-        raise GuestAnswerTooLarge(f"{len(answer.body)} bytes of JSON, where {MAX_SMALL_JSON_BYTES} may come")
+        raise GuestAnswerTooLarge(
+            f"{len(answer.body)} bytes of JSON; at most {MAX_SMALL_JSON_BYTES} are allowed"
+        )
     return _parsed(bytes(answer.body))
 
 

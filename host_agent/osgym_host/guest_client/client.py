@@ -313,14 +313,14 @@ class GuestClient:
         path = "/accessibility" if deadline_s is None else f"/accessibility?deadline_s={deadline_s:g}"
         tree = (await self._calls.output("GET", path, timeout_s=timeout_s)).get("AT")
         if not isinstance(tree, str):
-            raise GuestProtocolError("/accessibility: no tree")
+            raise GuestProtocolError("/accessibility: the answer has no tree")
         return tree
 
     async def terminal(self, *, timeout_s: float = 30.0) -> str | None:
         """Return the text of the focused terminal, None when there is none."""
         output = (await self._calls.output("GET", "/terminal", timeout_s=timeout_s)).get("output")
         if output is not None and not isinstance(output, str):
-            raise GuestProtocolError("/terminal: output is not text")
+            raise GuestProtocolError("/terminal: the output is not text")
         return output
 
     async def screenshot(self, *, timeout_s: float = DEFAULT_TIMEOUT_S) -> Body:

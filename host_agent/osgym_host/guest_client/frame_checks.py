@@ -56,19 +56,19 @@ def check_observation(seen: Observation, image: Body, asked: AskedImage | None) 
     if seen.replayed:
         asked = None
     if asked is not None and frame.format is not asked.format:
-        raise InvalidFrame(f"the frame is {frame.format.value}, asked for was {asked.format.value}")
+        raise InvalidFrame(f"the frame has the format {frame.format.value} instead of {asked.format.value}")
     if frame.unchanged and asked is not None and frame.hash != asked.unless_hash:
-        raise InvalidFrame("the frame is said to be one that nobody asked about")
+        raise InvalidFrame("the frame claims to equal a frame that the request did not name")
     if frame.unchanged or frame.format is ImageFormat.NONE:
         if len(image):
-            raise InvalidFrame("an image that is the same, or was not asked for, was sent")
+            raise InvalidFrame("an image was sent that is unchanged or was not requested")
         return
     size, pixels = (frame.width, frame.height), frame.width * frame.height
     if asked is not None and asked.size is not None:
         if size != asked.size:
-            raise InvalidFrame(f"the image is {size}, asked for was {asked.size}")
+            raise InvalidFrame(f"the image has the size {size} instead of {asked.size}")
     elif pixels > MAX_SCREEN_PIXELS:
-        raise InvalidFrame(f"an image of {frame.width}x{frame.height} is not believed")
+        raise InvalidFrame(f"an image of {frame.width}x{frame.height} is larger than any screen")
     if len(image) > pixels * MAX_BYTES_PER_PIXEL + IMAGE_FILE_BYTES:
         raise InvalidFrame(f"{len(image)} bytes for an image of {frame.width}x{frame.height}")
     _check_head(frame, bytes(image[:24]))
@@ -77,7 +77,7 @@ def check_observation(seen: Observation, image: Body, asked: AskedImage | None) 
 def _check_numbers(frame: FrameInfo) -> None:
     for side in (frame.width, frame.height, *frame.screen):
         if not 1 <= side <= MAX_SCREEN_SIDE_PX:
-            raise InvalidFrame(f"a side of {side} pixels is not believed")
+            raise InvalidFrame(f"a side of {side} pixels is out of bounds")
     if not 1 <= len(frame.hash) <= MAX_HASH_CHARS or not frame.hash.isascii() or not frame.hash.isprintable():
         raise InvalidFrame("the hash is not 1 to 128 visible characters")
 
@@ -95,5 +95,5 @@ def _check_head(frame: FrameInfo, head: bytes) -> None:
             good = True
     if not good:
         raise InvalidFrame(
-            f"what was sent is no {frame.format.value} of {frame.width}x{frame.height}: {head!r}"
+            f"the data is not a {frame.format.value} image of {frame.width}x{frame.height}: {head!r}"
         )

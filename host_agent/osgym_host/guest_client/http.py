@@ -203,14 +203,14 @@ class _Connection:
                 return
             chunks += 1
             if chunks > MAX_CHUNKS + body.length // MIN_CHUNK_BYTES:
-                raise GuestProtocolError(f"{chunks} chunks for {body.length} bytes are too many")
+                raise GuestProtocolError(f"the body of {body.length} bytes has too many chunks ({chunks})")
             if body.length + size > max_body:
                 raise GuestAnswerTooLarge(f"the body is larger than {max_body} bytes")
             await self._read_exactly(body, size)
             while len(self._buffer) < 2 and await self._read_more():
                 pass
             if self._buffer[:2] != b"\r\n":
-                raise GuestProtocolError("a chunk does not end where it said")
+                raise GuestProtocolError("a chunk does not end at its announced length")
             del self._buffer[:2]
 
 
@@ -354,7 +354,7 @@ def parse_head(head: bytes) -> tuple[str, int, dict[str, str]]:
     if len(parts) < 2 or parts[0] not in ("HTTP/1.0", "HTTP/1.1"):
         raise GuestProtocolError(f"not an HTTP answer: {line[:80]!r}")
     if not (len(parts[1]) == 3 and parts[1].isascii() and parts[1].isdigit() and "200" <= parts[1] <= "599"):
-        raise GuestProtocolError(f"unacceptable status: {parts[1][:20]!r}")
+        raise GuestProtocolError(f"unexpected status: {parts[1][:20]!r}")
     return parts[0][5:], int(parts[1]), headers
 
 

@@ -119,7 +119,7 @@ def _whole_character(body: Body, begin: int, end: int) -> int:
 
 def _end(pattern: re.Pattern[bytes], body: Body, begin: int, end: int) -> int:
     found = pattern.match(body, begin, end)
-    assert found is not None, "these patterns match nothing, too"
+    assert found is not None, "a pattern must not match the empty text"
     return found.end()
 
 

@@ -82,7 +82,7 @@ class ReachCalls:
     async def windows(self) -> WindowsAnswer:
         answer = _message(WindowsAnswer, json_object(await self._json("windows", {}, SHORT_S)))
         if len(answer.windows) > MAX_WINDOWS:
-            raise GuestProtocolError(f"windows: {len(answer.windows)} of them")
+            raise GuestProtocolError(f"windows: the answer has {len(answer.windows)} windows")
         return answer
 
     async def start_recording(self, order: Mapping[str, Any]) -> None:
@@ -117,7 +117,7 @@ class ReachCalls:
         except GuestAnswerTooLarge as exc:
             raise GuestRefused(413, GuestErrorCode.TOO_LARGE, f"the tree is too large: {exc}", {}) from exc
         if not isinstance(tree := answer.get("AT"), str):
-            raise GuestProtocolError("accessibility: no tree")
+            raise GuestProtocolError("accessibility: the answer has no tree")
         return tree
 
     async def tunnel(self, port: int) -> GuestTunnel:

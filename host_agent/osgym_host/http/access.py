@@ -159,14 +159,18 @@ class AccessControl:
         if self._bearer is not None and hmac.compare_digest(given, self._bearer):
             self._policy.wrong.right(address, given)
             wait_s = self._policy.token_rate.wait_s("", now_s)
-            return _too_often("The token asks too often", wait_s) if wait_s > 0 else None
+            return _too_often("The token exceeds its rate of calls", wait_s) if wait_s > 0 else None
         scoped = self._scoped(given)
         if scoped is not None:
             self._policy.wrong.right(address, given)
             return self._refusal_of(scoped, scope)
         refused = self._refusal_without_token(scope, headers)
         if refused is not None and shown is not None and self._policy.wrong.wrong(address, shown, now_s):
-            log.warning("wrong tokens from %s: others from there are not looked at for now", address)
+            log.warning(
+                "too many wrong tokens came from %s: further unknown tokens from there "
+                "are refused for a minute",
+                address,
+            )
         return None if refused is None else ErrorInfo(*refused)
 
     def _has_tokens(self) -> bool:
@@ -181,12 +185,12 @@ class AccessControl:
         """Return why a token may not make a call, or None; note the token in the call."""
         wait_s = self._policy.rate.wait_s(token.name, time.monotonic())
         if wait_s > 0:
-            return _too_often(f"The token {token.name} asks too often", wait_s)
+            return _too_often(f"The token {token.name} exceeds its rate of calls", wait_s)
         needed = needed_scope(scope["method"], scope["path"])
         if not token.scope.includes(needed):
             said = (
                 f"This call needs a token of the scope {needed}; {token.name} has {token.scope}. "
-                f"Whoever administers the host makes one: osgym token new --scope {needed} --name NAME"
+                f"The host's administrator can make one: osgym token new --scope {needed} --name NAME"
             )
             details = {"needed": str(needed), "scope": str(token.scope), "token": token.name}
             return ErrorInfo(ErrorCode.INSUFFICIENT_SCOPE, said, details)
@@ -209,7 +213,11 @@ class AccessControl:
                 return ErrorCode.FORBIDDEN, message
             return ErrorCode.UNAUTHORIZED, "The token is missing or wrong."
         if address is not None and not address.is_loopback:
-            return ErrorCode.FORBIDDEN, "Without a token this API is for the machine it runs on only."
+            return (
+                ErrorCode.FORBIDDEN,
+                "This host has no token, so its API accepts calls from its own machine only. Set "
+                "OSGYM_TOKEN on the host.",
+            )
         if host_name(headers.get("host", "localhost")) not in LOCAL_NAMES:
             return ErrorCode.FORBIDDEN, _FOREIGN_PAGE
         return self._refusal_of_page(scope, headers)

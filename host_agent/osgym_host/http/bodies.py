@@ -91,7 +91,9 @@ async def _next(receive: Receive, ends: float) -> Message:
         async with asyncio.timeout(min(IDLE_S, ends - asyncio.get_running_loop().time())):
             return await receive()
     except TimeoutError:
-        raise BodyRefused(408, f"Nothing of the body came for {IDLE_S:g} s, or it took too long.") from None
+        raise BodyRefused(
+            408, f"No part of the body arrived for {IDLE_S:g} s, or it took too long."
+        ) from None
 
 
 def _too_large() -> BodyRefused:

@@ -68,7 +68,7 @@ def _problem(error: dict[str, Any]) -> dict[str, Any]:
 
 def _sentence(problems: Sequence[dict[str, Any]]) -> str:
     parts = [f"{'.'.join(map(str, p['loc'][1:])) or 'body'}: {p['msg']}" for p in problems[:5]]
-    return "The request is not what the API says: " + "; ".join(parts)
+    return "The request does not match the API: " + "; ".join(parts)
 
 
 async def _http_error(request: Request, error: Exception) -> Response:
@@ -79,6 +79,6 @@ async def _http_error(request: Request, error: Exception) -> Response:
 
 
 async def _internal(request: Request, error: Exception) -> Response:
-    log.exception("a fault of ours in %s %s", request.method, request.url.path, exc_info=error)
-    info = ErrorInfo(ErrorCode.INTERNAL, "A fault in the host agent; see its log.")
+    log.exception("internal error in %s %s", request.method, request.url.path, exc_info=error)
+    info = ErrorInfo(ErrorCode.INTERNAL, "An internal error of the host agent; see its log.")
     return error_answer(request.url.path, info, 500)

@@ -93,13 +93,13 @@ def _problem(words: list[str], before: Sequence[ScopedToken]) -> str | None:
         return "not `scope name sha256`; `osgym token new` writes such lines"
     scope, name, digest = words
     if scope not in {str(one) for one in TokenScope}:
-        return f"the scope is none of {', '.join(TokenScope)}"
+        return f"the scope must be one of {', '.join(TokenScope)}"
     if _NAME.fullmatch(name) is None:
         return "the name is not 1 to 64 letters, digits, dots, dashes and underscores"
     if _DIGEST.fullmatch(digest) is None:
-        return f"what stands for {name} is no SHA-256 (64 hexadecimal digits); never write the token itself"
+        return f"the hash of {name} is not a SHA-256 (64 hexadecimal digits); never write the token itself"
     if any(one.name == name for one in before):
-        return f"there is another {name}"
+        return f"the name {name} occurs twice"
     if len(before) >= MAX_TOKENS:
         return f"more than {MAX_TOKENS} tokens"
     return None
@@ -118,9 +118,9 @@ def read_tokens(path: Path, *, trusted: bool = True) -> tuple[list[ScopedToken],
         with path.open("rb") as file:
             found = os.fstat(file.fileno())
             if not stat.S_ISREG(found.st_mode):
-                raise TokensError(f"{path} is no file")
+                raise TokensError(f"{path} is not a file")
             if stat.S_IMODE(found.st_mode) & _FOREIGN_WRITERS:
-                raise TokensError(f"others than its owner may write {path}: chmod go-w {path}")
+                raise TokensError(f"other users than its owner can write {path}: chmod go-w {path}")
             if trusted and found.st_uid not in (0, os.geteuid()):
                 raise TokensError(f"{path} belongs to another user: chown it to root or to this user")
             data = file.read(MAX_FILE_BYTES + 1)
@@ -185,12 +185,16 @@ def add_token(path: Path, scope: TokenScope, name: str) -> str:
         TokensError: the name is taken or no name, or the file cannot be used or written.
     """
     if _NAME.fullmatch(name) is None:
-        raise TokensError(f"{name!r} is no name: 1 to 64 letters, digits, dots, dashes and underscores")
+        raise TokensError(
+            f"{name!r} is not a valid name: use 1 to 64 letters, digits, dots, dashes and underscores"
+        )
     token = _PREFIX + secrets.token_urlsafe(_TOKEN_BYTES)
     with _changing(path):
         known = read_tokens(path, trusted=False)[0] if path.exists() else []
         if any(one.name == name for one in known):
-            raise TokensError(f"{path} has a token {name}: take another name, or `osgym token revoke {name}`")
+            raise TokensError(
+                f"{path} already has a token {name}: use another name, or `osgym token revoke {name}`"
+            )
         if len(known) >= MAX_TOKENS:
             raise TokensError(f"{path} has {MAX_TOKENS} tokens: revoke some")
         before = path.read_bytes() if path.exists() else HEAD

@@ -74,7 +74,7 @@ class Addition:
             with path.open("rb") as file:
                 self.definition = AdditionDefinition.model_validate(tomllib.load(file))
         except OSError as exc:
-            hint = "an addition is a folder with addition.toml in it (images/README.md)"
+            hint = "an addition must be a folder with addition.toml in it (images/README.md)"
             raise DefinitionError(f"{path} cannot be read: {exc.strerror}", hint) from exc
         except (tomllib.TOMLDecodeError, UnicodeDecodeError, ValidationError) as exc:
             raise DefinitionError(f"{path}: {exc}") from exc
@@ -100,9 +100,7 @@ class Addition:
         """
         added = self.definition
         if added.name in golden.flavors or added.name in golden.groups:
-            raise DefinitionError(
-                f"{self.folder}: the name {added.name!r} is taken", "call it something else"
-            )
+            raise DefinitionError(f"{self.folder}: the name {added.name!r} is taken", "choose another name")
         base = golden.flavor(added.base)
         group = PackageGroup(about=added.about, packages=added.packages, exclude=added.exclude)
         apps = [
@@ -113,7 +111,7 @@ class Addition:
         ]
         known = {app.id for app in apps}
         if taken := sorted(known & {app.id for app in added.apps}):
-            raise DefinitionError(f"{self.folder}: there is an app called {', '.join(taken)} already")
+            raise DefinitionError(f"{self.folder}: an app already has the id {', '.join(taken)}")
         apps += [App(**app.model_dump(), flavors=[added.name]) for app in added.apps]
         return golden.model_copy(
             update={

@@ -132,7 +132,7 @@ def download(wanted: WantedPackages, target: Path) -> dict[str, str]:
         pattern = f"{name.partition(':')[0]}_{version.replace(':', '%3a')}_*.deb"
         found = sorted(wanted.cache.glob(pattern))
         if not found:
-            raise BakeError("packages", f"apt did not leave {pattern} in {wanted.cache}")
+            raise BakeError("packages", f"apt did not download {pattern} to {wanted.cache}")
         _link_or_copy(found[-1], target / found[-1].name)
     return versions
 

@@ -152,7 +152,7 @@ class Baker:
             key = self._image_key(request, desktop, guest)
             found = self._baked(key, idmap)
             if found is not None:
-                self._progress.note("nothing changed: the image is there already")
+                self._progress.note("nothing changed: the image already exists")
             else:
                 found = self._finish(request.flavor, _Parts(desktop, guest, key, idmap, begin_s))
             self._store.tag(request.flavor, found.digest)

@@ -99,7 +99,7 @@ def read_calibration(image_folder: Path, digest: str) -> Calibration | None:
     except (OSError, UnicodeDecodeError, ValidationError) as exc:
         raise ImageError(f"{path} cannot be read: {exc}", hint) from exc
     if found.image_digest != digest:
-        raise ImageError(f"{path} is of the image {found.image_digest[:16]}", hint)
+        raise ImageError(f"{path} belongs to the image {found.image_digest[:16]}", hint)
     return found
 
 

@@ -155,16 +155,16 @@ class ContentStore(ABC, Generic[Entry, M]):
                         return self._load(self.folder / digest)
                 except PermissionError as exc:
                     raise ImageError(
-                        f"the {self.NOUN} {tag} is another user's, who alone may read it",
+                        f"the {self.NOUN} {tag} belongs to another user and cannot be read",
                         "run as that user, or " + self.how_to_make(tag),
                     ) from exc
-                raise ImageNotFound(f"the {self.NOUN} {tag} is gone", self.how_to_make(tag))
+                raise ImageNotFound(f"the {self.NOUN} {tag} was removed", self.how_to_make(tag))
         found = [entry for entry in self.all() if entry.digest.startswith(name)]
         if len(found) == 1 and len(name) >= MIN_PREFIX:
             return found[0]
         if found:
-            raise ImageNotFound(f"{name!r} is not one {self.NOUN}", f"give at least {MIN_PREFIX} digits")
-        raise ImageNotFound(f"no {self.NOUN} is called {name!r}", self.how_to_make(name))
+            raise ImageNotFound(f"{name!r} fits several {self.NOUN}s", f"give at least {MIN_PREFIX} digits")
+        raise ImageNotFound(f"there is no {self.NOUN} {name!r}", self.how_to_make(name))
 
     def made_from(self, definition_key: str) -> Entry | None:
         return next((entry for entry in self.all() if entry.manifest.definition_key == definition_key), None)

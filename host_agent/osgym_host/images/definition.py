@@ -68,7 +68,7 @@ class ImageSource:
         own = {path.name: path for path in (source.folder / "additions").glob("[!.]*") if path.is_dir()}
         if flavor not in own:
             known = ", ".join(sorted([*source.definition.flavors, *own]))
-            raise DefinitionError(f"no flavor is called {flavor!r}", f"there are: {known}")
+            raise DefinitionError(f"unknown flavor {flavor!r}", f"valid flavors: {known}")
         return cls(folder, Addition(own[flavor]))
 
     @property
@@ -92,9 +92,7 @@ class ImageSource:
             names = {script.name for script in found}
             for script in self.addition.scripts:
                 if script.name in names:
-                    raise DefinitionError(
-                        f"{script}: there is a script of that name", "give it another number"
-                    )
+                    raise DefinitionError(f"{script}: another script has that name", "give it another number")
                 found.append(script)
         return sorted(found, key=lambda script: script.name)
 

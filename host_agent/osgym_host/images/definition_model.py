@@ -135,7 +135,7 @@ class Definition(StrictModel):
             return self.flavors[name]
         except KeyError:
             known = ", ".join(sorted(self.flavors))
-            raise DefinitionError(f"no flavor is called {name!r}", f"there are: {known}") from None
+            raise DefinitionError(f"unknown flavor {name!r}", f"valid flavors: {known}") from None
 
     def apps_of(self, flavor: str) -> list[App]:
         return [app for app in self.apps if flavor in app.flavors]

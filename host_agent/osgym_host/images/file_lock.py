@@ -54,7 +54,7 @@ def _lock(fd: int, what: str, wait_s: float, tell: Callable[[str], object]) -> N
             said = os.pread(fd, 32, 0).decode("ascii", "replace").strip()
             holder = f"process {said}" if said.isdigit() else "another process"
             if time.monotonic() > end_s:
-                hint = f"look what it does: ps -fp {said}" if said.isdigit() else "try again later"
+                hint = f"see what it does: ps -fp {said}" if said.isdigit() else "try again later"
                 raise ImageError(f"{holder} has been making {what} for {wait_s:.0f} s", hint) from None
         if not waits:
             waits = True

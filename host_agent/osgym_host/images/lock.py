@@ -71,6 +71,6 @@ class PackageLock:
             if wanted is None:
                 said.append(f"{name} {version} is not in the lock")
             elif wanted != version:
-                said.append(f"{name} is {version}, the lock says {wanted}")
+                said.append(f"{name} has version {version} instead of {wanted} of the lock")
         missing = sorted(self.versions.keys() - installed.versions.keys())
         return said + [f"{name} of the lock is not installed" for name in missing]

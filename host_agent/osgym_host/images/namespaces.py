@@ -110,7 +110,7 @@ def running(
         if inside.idmap is not None:
             if os.read(ready_r, 1) != b"u":
                 raise NamespaceUnavailable(
-                    "user namespaces are closed on this machine",
+                    "user namespaces are not allowed on this machine",
                     "check sysctl kernel.unprivileged_userns_clone, user.max_user_namespaces and "
                     "kernel.apparmor_restrict_unprivileged_userns",
                 )

@@ -83,14 +83,14 @@ def read_header(head: bytes) -> Qcow2Header:
         Qcow2Error: They are no header of version 2 or 3.
     """
     if not head.startswith(MAGIC):
-        raise Qcow2Error("it is not a qcow2")
+        raise Qcow2Error("the file is not a qcow2")
     if len(head) < _V2.size:
-        raise Qcow2Error("it ends in its header")
+        raise Qcow2Error("the file ends inside its header")
     version = struct.unpack_from(">I", head, 4)[0]
     if version not in (2, 3):
-        raise Qcow2Error(f"it is a qcow2 of version {version}")
+        raise Qcow2Error(f"the file is a qcow2 of version {version}; versions 2 and 3 are supported")
     if version == 3 and len(head) < _V3.size:
-        raise Qcow2Error("it ends in its header")
+        raise Qcow2Error("the file ends inside its header")
     fields = _V2.unpack_from(head)
     _, _, backing_at, backing_bytes, cluster_bits, virtual_bytes, crypt = fields[:7]
     l1_entries, l1_at, refcounts_at, refcounts_clusters, snapshots, _ = fields[7:]
@@ -122,13 +122,13 @@ def check_alone(header: Qcow2Header) -> None:
         Qcow2Error: It does, or uses unreadable features.
     """
     if header.encrypted:
-        raise Qcow2Error("it has encryption")
+        raise Qcow2Error("the disk is encrypted")
     if header.backing or header.incompatible & _EXTERNAL_DATA:
-        raise Qcow2Error("it refers to another file")
+        raise Qcow2Error("the disk refers to another file")
     if header.incompatible & ~_READABLE_FEATURES:
-        raise Qcow2Error(f"it is marked as corrupt, or has unknown features ({header.incompatible:#x})")
+        raise Qcow2Error(f"the disk is marked as corrupt or has unknown features ({header.incompatible:#x})")
     if header.autoclear or header.snapshots:
-        raise Qcow2Error("it has snapshots or bitmaps inside")
+        raise Qcow2Error("the disk has internal snapshots or bitmaps")
 
 
 def check_layout(header: Qcow2Header, file_bytes: int) -> None:
@@ -138,7 +138,7 @@ def check_layout(header: Qcow2Header, file_bytes: int) -> None:
         Qcow2Error: One does not.
     """
     if not 0 < header.virtual_bytes <= MAX_VIRTUAL_BYTES:
-        raise Qcow2Error(f"a disk of {header.virtual_bytes} bytes is not believed")
+        raise Qcow2Error(f"the disk claims an implausible size of {header.virtual_bytes} bytes")
     if header.cluster_bits not in CLUSTER_BITS:
         raise Qcow2Error(f"its clusters of 2^{header.cluster_bits} bytes are not ones that the format allows")
     longest = min(header.cluster_bytes, _MAX_HEADER_BYTES)
@@ -182,7 +182,7 @@ def check_extensions(first_cluster: bytes, header: Qcow2Header, *, must_end: boo
         if kind == _END:
             return
         if kind not in _HARMLESS:
-            raise Qcow2Error(f"it has a header extension of the kind {kind:#x}")
+            raise Qcow2Error(f"the disk has an unsupported header extension {kind:#x}")
         start += _EXTENSION.size + -(-size // 8) * 8
         if start > len(area):
             raise Qcow2Error(f"its header extension {kind:#x} of {size} bytes does not fit into the header")
@@ -229,7 +229,7 @@ def _words(file: BinaryIO, start: int, size: int) -> array[int]:
     file.seek(start)
     data = file.read(size)
     if len(data) != size:
-        raise Qcow2Error("it ends in a table")
+        raise Qcow2Error("the file ends inside a table")
     words = array("Q", data)
     if struct.pack("=H", 1) != struct.pack(">H", 1):
         words.byteswap()

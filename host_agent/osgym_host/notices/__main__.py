@@ -86,7 +86,7 @@ async def watch(setting: str, path: Path, url: str) -> None:
     watched.start()
     try:
         while not stop.is_set():
-            silent = "" if writer.all_reported else "nothing was said yet"
+            silent = "" if writer.all_reported else "no notice yet"
             writer.failing(next((w.why for w in watched.watchers if w.why), silent))
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(LOOK_S):

@@ -68,7 +68,7 @@ class AwsSpot(NoticeSource):
             log.debug("rebalance recommendation: %s", error)
             return
         if at is not None and at != self._recommended:
-            log.warning("AWS recommends to replace this host: it is at a higher risk of interruption")
+            log.warning("AWS recommends replacing this host, since its risk of interruption is higher")
         self._recommended = at
 
     async def _get(self, path: str) -> str | None:

@@ -89,7 +89,7 @@ class MetadataService:
                 async for chunk in answer.aiter_raw():
                     data += chunk
                     if len(data) > MOST_BYTES:
-                        raise SourceFailed(f"the answer to {path} is over {MOST_BYTES} bytes")
+                        raise SourceFailed(f"the answer to {path} has more than {MOST_BYTES} bytes")
         except (httpx.HTTPError, httpx.StreamError, TimeoutError) as error:
             raise SourceFailed(f"{type(error).__name__}: {str(error)[:200]}") from error
         text = data.decode("utf-8", errors="replace")
@@ -112,10 +112,10 @@ class NoticeFile(NoticeSource):
             return file_notice(text)
         failing = await asyncio.to_thread(_read, Path(f"{self._path}{FAILING}"))
         if failing is not None:
-            raise SourceFailed(f"whoever writes {self._path}: {shown(failing)}")
+            raise SourceFailed(f"the writer of {self._path} reports: {shown(failing)}")
         # The watcher's folder goes with the watcher; that it is gone takes no notice back.
         if not await asyncio.to_thread(self._path.parent.is_dir):
-            raise SourceFailed(f"the folder of {self._path} is not there")
+            raise SourceFailed(f"the folder of {self._path} does not exist")
         return None
 
 
@@ -166,7 +166,7 @@ def _read(path: Path) -> str | None:
     except OSError as error:
         raise SourceFailed(f"{path} cannot be read: {error.strerror}") from error
     if len(data) > MOST_BYTES:
-        raise SourceFailed(f"{path} is over {MOST_BYTES} bytes")
+        raise SourceFailed(f"{path} has more than {MOST_BYTES} bytes")
     return data.decode("utf-8", errors="replace")
 
 

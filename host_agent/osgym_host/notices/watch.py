@@ -50,10 +50,10 @@ class Watcher:
         except (SourceFailed, TimeoutError) as error:
             return self._failed(str(error) or f"no answer within {source.limit_s:g} s")
         except Exception as error:  # whatever it is, the service goes on, and so does the watch
-            log.exception("a fault of ours in asking for notices")
+            log.exception("internal error while asking for notices")
             return self._failed(type(error).__name__)
         if self.failures:
-            log.warning("notices from %s are watched for again", source.name)
+            log.warning("notices from %s can be read again", source.name)
         self.failures, self.why = 0, ""
         return source.pause_s
 
@@ -62,7 +62,7 @@ class Watcher:
         self.why = why
         if self.failures & (self.failures - 1) == 0:  # the 1st, 2nd, 4th, 8th …
             log.warning(
-                "notices from %s cannot be had (failure %d): %s", self._source.name, self.failures, why
+                "notices from %s cannot be read (failure %d): %s", self._source.name, self.failures, why
             )
         return min(MOST_PAUSE_S, 2.0 ** min(self.failures - 1, 10))
 

@@ -64,7 +64,7 @@ class ReplicaBrancher:
         if not self.saved.runtime.capabilities().branching:
             raise base.RuntimeUnsupported(
                 f"The runtime {self.saved.runtime.name} cannot branch a replica.",
-                remedy="Run the host with the setting runtime=qemu.",
+                remedy="Run the host agent with `runtime: qemu`.",
             )
 
     async def take(self, manager: ReplicaManager, *, keep: bool = False) -> base.BranchPoint:
@@ -74,7 +74,7 @@ class ReplicaBrancher:
             ReplicaNotFound, PointFailed, RuntimeUnsupported: As `Runtime.branch`.
         """
         if manager.clone is None:
-            raise base.ReplicaNotFound("it is gone", replica_id=manager.replica_id)
+            raise base.ReplicaNotFound("the replica is gone", replica_id=manager.replica_id)
         manager.points_under_way += 1
         try:
             return await self.saved.take(manager.clone, keep=keep)

@@ -53,7 +53,9 @@ class CpuShares:
                 try:
                     manager.cpu_lowered = self._judge(clone)
                 except (base.RuntimeFault, OSError) as error:  # it is ending, most likely
-                    log.debug("replica %s: its CPU weight stays: %s", clone.replica_id, error)
+                    log.debug(
+                        "the CPU weight of replica %s could not be changed: %s", clone.replica_id, error
+                    )
 
     def _judge(self, clone: base.Replica) -> bool:
         """Set a replica's CPU weight by its credit; return whether the weight is low."""

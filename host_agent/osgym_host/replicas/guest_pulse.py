@@ -203,7 +203,7 @@ class GuestPulse:
                 )
         except Exception:  # the top of a task
             with about(manager):
-                log.exception("replica %s: its stall is not watched", manager.replica_id)
+                log.exception("replica %s: the watch for stalls failed", manager.replica_id)
 
     async def _ask(self, manager: ReplicaManager, asked: _Asked) -> None:
         answer = asyncio.ensure_future(self._answers(asked.client))
@@ -212,15 +212,15 @@ class GuestPulse:
             if not answer.done() and (silence := await self._frozen(manager, answer)) is not None:
                 counted_s = self._options.patience_s + self._options.silent_s
                 if silence.could_answer:
-                    detail = f"its guest agent did not answer for {counted_s:g} s in which it could have"
+                    detail = f"the guest agent did not answer for {counted_s:g} s during which it could run"
                 else:
-                    detail = f"its guest agent waited for a disk or was gone for over {counted_s:g} s"
+                    detail = f"the guest agent waited for a disk or did not run for over {counted_s:g} s"
                 manager.retire(await manager.why_silent(could_answer=silence.could_answer), detail)
             elif answer.done() and (nonsense := answer.result()) is not None:
-                manager.retire(Reason.GUEST_PROTOCOL, f"asked for its health: {nonsense}")
+                manager.retire(Reason.GUEST_PROTOCOL, f"the answer to /health was malformed: {nonsense}")
         except Exception:  # the top of a task
             with about(manager):
-                log.exception("replica %s: not asked", manager.replica_id)
+                log.exception("replica %s: the request for its health failed", manager.replica_id)
         finally:
             answer.cancel()
             await asyncio.gather(answer, return_exceptions=True)
@@ -250,7 +250,7 @@ class GuestPulse:
         except GuestProtocolError as error:
             return error
         except GuestTimeout:
-            log.debug("a guest agent has not answered for %g s, for reasons", self._options.answer_s)
+            log.debug("a guest agent has not answered for %g s", self._options.answer_s)
         except GuestError:
             return None  # refused, or gone: whoever calls it finds out, and so does its runtime
         return None

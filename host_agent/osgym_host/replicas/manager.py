@@ -290,7 +290,7 @@ class ReplicaManager:
         try:
             await work
         except Exception as error:  # the top of a task
-            log.exception("replica %s: a fault of ours", self.replica_id)
+            log.exception("replica %s: internal error", self.replica_id)
             self.retire(Reason.INTERNAL, repr(error))
 
     async def _create(self) -> None:
@@ -301,7 +301,9 @@ class ReplicaManager:
                 else:
                     self.clone = await self._runtime.adopt(self._record)
         except TimeoutError:
-            self.retire(Reason.CREATE_FAILED, f"not created within {self._deadlines.create_s:g} s")
+            self.retire(
+                Reason.CREATE_FAILED, f"the replica was not created within {self._deadlines.create_s:g} s"
+            )
         except (base.RuntimeFault, OSError, ValueError) as error:
             tail = error.log_tail if isinstance(error, base.RuntimeFault) else ""
             self.retire(Reason.CREATE_FAILED, f"{error} {quote_lines(tail, CONSOLE_CHARS)}".strip())
@@ -327,7 +329,7 @@ class ReplicaManager:
             ready.result()
             self.send(states.Booted())
         except TimeoutError:
-            self.retire(Reason.BOOT_TIMEOUT, "its programs (warm_apps) took too long")
+            self.retire(Reason.BOOT_TIMEOUT, "the programs of warm_apps did not start in time")
         except GuestTimeout as error:
             self.retire(Reason.BOOT_TIMEOUT, str(error))
         except GuestRefused as error:
@@ -381,7 +383,7 @@ class ReplicaManager:
                 return
             except (base.RuntimeFault, OSError, TimeoutError) as error:
                 log.warning("replica %s: destroy attempt %d failed: %s", self.replica_id, attempt + 1, error)
-        log.error("replica %s: something of it is left", self.replica_id)
+        log.error("replica %s could not be removed completely", self.replica_id)
 
 
 async def _cancel(*tasks: asyncio.Task[Any]) -> None:

@@ -279,7 +279,9 @@ class Pool:
             log.warning("replica %s could not be branched or adopted: %s", manager.replica_id, manager.detail)
         elif recovery is Recovery.BACK_OFF and manager.spec.origin is not None:
             self.replicas.warming.failed(manager.spec.origin)
-            log.warning("replica %s: no clone of a warm one: %s", manager.replica_id, manager.detail)
+            log.warning(
+                "replica %s could not be cloned from a warm replica: %s", manager.replica_id, manager.detail
+            )
         elif recovery is Recovery.BACK_OFF:
             self._backoff = self._backoff.failed(self.spec.backoff, time.monotonic())
             self.last_failure = manager.detail[:500]
@@ -302,7 +304,7 @@ class Pool:
             try:
                 pause_s = self._plan_once()
             except OSError:
-                log.exception("cannot read the host's load")
+                log.exception("the host's load cannot be read")
                 pause_s = REPLAN_S
             try:
                 async with asyncio.timeout(pause_s):

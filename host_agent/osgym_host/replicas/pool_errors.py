@@ -29,20 +29,22 @@ def blocking_setting(blocked: Blocked, spec: PoolSpec, budget: Budget) -> Blocki
     """Return the setting behind the cause that blocks the pool; None without one."""
     match blocked:
         case Blocked.MAX_REPLICAS:
-            return BlockingSetting("max_replicas", budget.max_replicas, "all of them exist")
+            return BlockingSetting("max_replicas", budget.max_replicas, "as many replicas exist")
         case Blocked.CPU:
-            meaning = "the share of a core that each replica is counted with"
+            meaning = "the part of a core that admission reserves for each replica"
             return BlockingSetting("cpu_per_replica", budget.cpu_per_replica, meaning)
         case Blocked.RAM:
             return BlockingSetting(
                 "ram_reserve_mib",
                 budget.ram_reserve_mib,
-                f"and no room beside it for another replica of up to replica_ram_mib={budget.ram_cap_mib}",
+                f"which leaves no memory for another replica of up to replica_ram_mib={budget.ram_cap_mib}",
             )
         case Blocked.DISK:
-            return BlockingSetting("disk_reserve_mib", budget.disk_reserve_mib, "and no room beside it")
+            return BlockingSetting(
+                "disk_reserve_mib", budget.disk_reserve_mib, "which leaves no disk space for another replica"
+            )
         case Blocked.CONCURRENCY:
-            return BlockingSetting("max_starting", spec.max_starting, "so many start at the same time")
+            return BlockingSetting("max_starting", spec.max_starting, "as many replicas start at the moment")
         case Blocked.NOTHING | Blocked.BACKOFF | Blocked.PROBING | Blocked.STOPPING:
             return None
         case _ as never:
@@ -62,7 +64,7 @@ class PoolExhausted(OsgymHostError):
         self, waited_s: float, blocked: Blocked, last_failure: str, setting: BlockingSetting | None = None
     ) -> None:
         by = blocked.value if setting is None else f"{blocked.value}: {setting}"
-        why = f"; the last one could not be made: {last_failure}" if last_failure else ""
+        why = f"; the last replica could not be made: {last_failure}" if last_failure else ""
         super().__init__(f"No replica was free within {waited_s:.1f} s (blocked by {by}){why}")
         self.waited_s = waited_s
         self.blocked = blocked
@@ -81,7 +83,7 @@ class PoolDraining(PoolStopping):
     """No replica is handed out while the host drains."""
 
     def __init__(self, notice: Notice) -> None:
-        super().__init__("This host will be taken away; it takes no new episodes.")
+        super().__init__("This host is draining and accepts no new episodes.")
         self.notice = notice
 
 

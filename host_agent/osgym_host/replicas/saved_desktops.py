@@ -165,9 +165,9 @@ class SavedDesktops:
                     await creation.wait()
                 await self.runtime.release_point(point)
         except (base.RuntimeFault, OSError) as error:
-            log.warning("branch point %s: not released: %s", point.point_id, str(error) or "too slow")
+            log.warning("branch point %s could not be released: %s", point.point_id, str(error) or "too slow")
         except Exception:  # the top of a task
-            log.exception("branch point %s: a fault of ours", point.point_id)
+            log.exception("branch point %s: internal error", point.point_id)
 
 
 @asynccontextmanager

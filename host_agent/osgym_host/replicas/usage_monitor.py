@@ -80,7 +80,7 @@ class UsageMonitor:
         try:
             return self._disk_free_mib()
         except OSError:
-            log.exception("cannot read the free disk space")
+            log.exception("the free disk space cannot be read")
             return None
 
     def _disk_shrinks_fast(self, free_mib: float | None) -> bool:
@@ -136,8 +136,8 @@ class UsageMonitor:
         hidden_mib = self._account.unaccounted_mib if chosen.hides else 0.0
         its_own = cap_mib is not None and chosen.overlay_mib + hidden_mib >= cap_mib
         detail = (
-            f"{free_mib:.0f} MiB of the host's disk were free, fewer than the {reserve_mib} "
-            f"that are kept; it had {chosen.overlay_mib:.0f} MiB on disk and had written "
+            f"{free_mib:.0f} MiB of the host's disk were free, fewer than disk_reserve_mib={reserve_mib}; "
+            f"the replica used {chosen.overlay_mib:.0f} MiB and had written "
             f"{chosen.written_mib:.0f} MiB"
         )
         for manager in live:
@@ -163,14 +163,20 @@ class UsageMonitor:
                         usage = await self._runtime.usage(manager.clone)
                 except (base.RuntimeFault, OSError, TimeoutError) as error:
                     with about(manager):
-                        log.debug("replica %s: not measured: %s", manager.replica_id, error)
+                        log.debug(
+                            "the memory and disk use of replica %s could not be measured: %s",
+                            manager.replica_id,
+                            error,
+                        )
                 else:
                     self._judge(manager, usage)
                 finally:
                     manager.measured_at = begun_at
         except Exception:  # the top of a task
             with about(manager):
-                log.exception("replica %s: not measured", manager.replica_id)
+                log.exception(
+                    "the memory and disk use of replica %s could not be measured", manager.replica_id
+                )
         finally:
             self._in_work.discard(manager)
 
@@ -181,7 +187,10 @@ class UsageMonitor:
         manager.written_mib, manager.fds_in_flight = usage.written_mib, usage.fds_in_flight or 0
         cap_mib = self._options.disk_cap_mib
         if cap_mib is not None and (usage.overlay_mib or 0.0) > cap_mib:
-            detail = f"it wrote {usage.overlay_mib:.0f} MiB to disk; {cap_mib} MiB are allowed"
+            detail = (
+                f"the replica wrote {usage.overlay_mib:.0f} MiB to disk; replica_disk_mib allows "
+                f"{cap_mib} MiB"
+            )
             manager.retire(Reason.DISK, detail)
 
 

@@ -67,7 +67,7 @@ class Warming:
         to_start = [app for app in wanted if app.program.name not in held]
         for app in wanted:
             if held.get(app.program.name, app) != app:
-                log.warning("warm_apps: the image runs %s with other options", app.program.name)
+                log.warning("warm_apps: the image already runs %s with other options", app.program.name)
         self._before_dump = [app for app in to_start if clones and app.program.has_no_sandbox]
         self._in_each = [app for app in to_start if app not in self._before_dump]
         self._clones = clones
@@ -125,7 +125,7 @@ class Warming:
                 await open_app(guest, app)
             except GuestRefused as error:
                 self._failures[name] += 1
-                ends = "; it is not tried any more" if self._is_given_up(app) else ""
+                ends = "; it is not tried again" if self._is_given_up(app) else ""
                 log.warning("warm_apps: %s: %s%s", name, escape_controls(str(error)), ends)
                 await _run(guest, end_script(app))
             else:
@@ -137,7 +137,7 @@ class Warming:
         """Make a branch point of an unused replica for later ones; the replica continues."""
         lacking = self._runtime.why_no_warm_clones()
         if self._dumps >= MAX_DUMPS:
-            lacking = f"clones of {MAX_DUMPS} dumps failed"
+            lacking = f"{MAX_DUMPS} dumps could not be cloned"
         if lacking is not None:
             self._clones = False
             log.warning("warm_clones: replicas are made from the image: %s", lacking)
@@ -152,7 +152,7 @@ class Warming:
             await self._runtime.witness(replica)
             self._dump = self._saved.add(SavedDesktop(await self._saved.take(replica)))
         except (base.RuntimeFault, OSError) as error:
-            log.warning("warm_clones: not dumped: %s", escape_controls(str(error)))
+            log.warning("warm_clones: the first replica could not be dumped: %s", escape_controls(str(error)))
             return
         finally:
             self._dumping = False

@@ -263,7 +263,9 @@ class Runtime(ABC):
             ReplicaNotFound: It is gone, or not adoptable.
             RuntimeUnsupported: This runtime does not keep replicas (`Capabilities.adoption`).
         """
-        raise RuntimeUnsupported(f"the {self.name} runtime keeps no replicas", replica_id=record.replica_id)
+        raise RuntimeUnsupported(
+            f"the runtime {self.name} cannot adopt replicas", replica_id=record.replica_id
+        )
 
     async def reap(self, record: ReplicaRecord) -> None:  # noqa: B027 (not abstract)
         """Destroy a replica of a previous host agent. Idempotent.
@@ -312,7 +314,7 @@ class Runtime(ABC):
 
     def why_no_templates(self) -> str | None:
         """Return the reason why a replica that only a set-up has used cannot branch; None: it can."""
-        return None if self.capabilities().branching else "this runtime does not branch"
+        return None if self.capabilities().branching else "this runtime cannot branch a replica"
 
     def why_no_warm_clones(self) -> str | None:
         """Return the reason why a replica that nobody has used cannot be cloned; None: it can."""

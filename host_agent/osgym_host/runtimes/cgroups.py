@@ -243,7 +243,7 @@ def open_tree(name: str, hierarchies: list[Hierarchy] | None = None) -> CgroupTr
         try:
             made = _open_v2(hierarchy, name) if hierarchy.version == 2 else _open_v1(hierarchy, name)
         except OSError as exc:
-            notes.append(f"No control group below {hierarchy.own}: {exc.strerror}.")
+            notes.append(f"No control group can be made below {hierarchy.own}: {exc.strerror}.")
             continue
         for controller in wanted:
             if controller in made:

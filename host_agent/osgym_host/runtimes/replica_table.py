@@ -156,5 +156,5 @@ class ReplicaTable(Generic[R]):
 
     def _of_kind(self, replica: Replica) -> R:
         if not isinstance(replica, self._kind):
-            raise TypeError(f"not a replica of this runtime: {replica!r}")
+            raise TypeError(f"this is not a replica of this runtime: {replica!r}")
         return replica

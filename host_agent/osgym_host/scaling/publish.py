@@ -56,7 +56,7 @@ class PressurePublisher:
 
     async def _publish(self) -> None:
         if self._thread is not None and self._thread.is_alive():
-            self._failed("the call before has not ended yet")
+            self._failed("the previous call has not ended yet")
             return
         try:
             async with asyncio.timeout(LIMIT_S):
@@ -72,7 +72,7 @@ class PressurePublisher:
             self._failed(f"{type(error).__name__}: {error}")
             return
         if self.failures:
-            log.warning("the lease pressure gets to %s again", self._publisher.name)
+            log.warning("lease_pressure_percent is published to %s again", self._publisher.name)
         self.failures, self.why = 0, ""
         self.published += 1
 
@@ -107,7 +107,7 @@ class PressurePublisher:
         self.why = why
         if self.failures & (self.failures - 1) == 0:  # the 1st, 2nd, 4th, 8th …
             log.warning(
-                "the lease pressure does not get to %s (failure %d): %s",
+                "lease_pressure_percent could not be published to %s (failure %d): %s",
                 self._publisher.name,
                 self.failures,
                 why,

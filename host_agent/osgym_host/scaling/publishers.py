@@ -70,10 +70,10 @@ def read_pressure(path: Path, most_age_s: float, now: float) -> float | None:
             found = json.loads(file.read(MOST_FILE_BYTES))
         percent, at = found[METRIC], float(found["at"])
         if percent is not None and not (math.isfinite(percent) and percent >= 0):
-            raise ValueError(f"{percent} is no percentage")
+            raise ValueError(f"{percent} is not a percentage")
         return None if percent is None or now - at > most_age_s else float(percent)
     except (OSError, ValueError, KeyError, TypeError) as error:
-        raise PublishFailed(f"{path} says nothing: {error}") from error
+        raise PublishFailed(f"{path} cannot be read: {error}") from error
 
 
 def publisher_of(setting: str, fleet: str, metadata_url: str) -> Publisher | None:

@@ -359,7 +359,7 @@ class Settings(BaseModel):
     @model_validator(mode="after")
     def _check(self) -> Settings:
         if (self.tls_cert is None) != (self.tls_key is None):
-            raise ValueError("tls_cert and tls_key go together")
+            raise ValueError("tls_cert and tls_key must be set together")
         if not self.metrics_to.startswith(("none", "file:")) and not self.metrics_fleet:
             raise ValueError(f"metrics_to {self.metrics_to} needs metrics_fleet, the name of the fleet")
         if not self.is_loopback and self.token is None and self.tokens_file is None and not self.allowed_ips:
@@ -374,19 +374,19 @@ class Settings(BaseModel):
 
     def _check_warm_clones(self) -> None:
         if self.warm_clones == "on" and (self.egress != "none" or self.web != "off"):
-            raise ValueError("warm_clones on needs egress none and web off: connections cannot be cloned")
+            raise ValueError("warm_clones=on needs egress=none and web=off: connections cannot be cloned")
 
     def _check_web(self) -> None:
         if self.web == "off":
             return
         if self.web_archive is None:
-            raise ValueError(f"web {self.web} needs web_archive, a HAR file")
+            raise ValueError(f"web={self.web} needs the setting web_archive, a HAR file")
         if self.egress_by == "link":
-            raise ValueError(f"web {self.web} goes by the proxy: leave egress_by at auto")
+            raise ValueError(f"web={self.web} uses the proxy: leave egress_by at auto")
         if self.web == "record" and self.egress == "none":
-            raise ValueError("web record needs egress allowlist or open: what may be recorded")
+            raise ValueError("web=record needs egress=allowlist or open, which says what may be recorded")
         if self.web == "replay" and self.egress != "none":
-            raise ValueError("web replay has no network: leave egress at none")
+            raise ValueError("web=replay gives replicas no network: leave egress at none")
 
     @property
     def is_loopback(self) -> bool:

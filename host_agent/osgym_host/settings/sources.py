@@ -161,7 +161,7 @@ def _from_file(file: Path) -> dict[str, Any]:
     if loaded is None:
         return {}
     if not isinstance(loaded, dict):
-        raise SettingsError(f"{file}: must be `key: value` lines")
+        raise SettingsError(f"{file}: the file must have `key: value` lines")
     found: dict[str, Any] = {}
     for key, value in loaded.items():
         if key in runtime_names() and isinstance(value, dict):

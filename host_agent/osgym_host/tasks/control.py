@@ -144,7 +144,7 @@ async def blame_result(
         try:
             await run.verdict(control)
         except MetricFailed as error:
-            message = f"{failure.message}; it fails on a good result as well: {error.message}"
+            message = f"{failure.message}; the metric also fails on a good result: {error.message}"
             raise MetricFailed(message, job.func, error.end) from failure
     return f"the result cannot be checked: {failure.message}"
 

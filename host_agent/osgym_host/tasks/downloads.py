@@ -55,11 +55,15 @@ def refusal(address: str, *, allow_private: bool) -> str | None:
         case Kind.PUBLIC:
             return None
         case Kind.PRIVATE:
-            return None if allow_private else "not a public address, and this host allows only those"
+            return (
+                None
+                if allow_private
+                else "not a public address, and this host allows only public ones (allow_private_addresses)"
+            )
         case Kind.LINK_LOCAL:
-            return "link-local and cloud metadata addresses are never fetched from"
+            return "files are never fetched from link-local and cloud metadata addresses"
         case Kind.NO_MACHINE:
-            return "not an address of one machine"
+            return "not the address of a single machine"
         case _ as never:
             assert_never(never)
 
@@ -114,7 +118,8 @@ class DownloadCache:
             raise RefusedByPolicy(f"only http, https and file URLs are fetched: {url}", {"url": url})
         if not self._policy.allow_downloads:
             raise RefusedByPolicy(
-                f"downloads are off on this host and {url} is not in the cache; put the file at "
+                f"downloads are off on this host (allow_downloads), and {url} is not in the cache; put "
+                "the file at "
                 f"{self.folder / cache_name(url, path)}",
                 {"url": url},
             )
@@ -143,16 +148,17 @@ class DownloadCache:
         root = self._policy.task_files_dir
         if root is None:
             raise RefusedByPolicy(
-                f"the task wants the host's file {name!r}, and this host has no task-files folder",
+                f"the task needs the host's file {name!r}, but this host has no folder for such files; "
+                "set task_files_dir",
                 {"path": name},
             )
         root = root.resolve()
         try:
             target = (root / name.lstrip("/")).resolve()
             if not target.is_relative_to(root):
-                raise RefusedByPolicy(f"{name!r} leads out of the task-files folder", {"path": name})
+                raise RefusedByPolicy(f"{name!r} leads out of task_files_dir", {"path": name})
             if not target.is_file():
-                raise DownloadFailed(f"there is no {name!r} in the task-files folder", {"path": name})
+                raise DownloadFailed(f"there is no {name!r} in task_files_dir", {"path": name})
             if target.stat().st_size > self._policy.max_file_bytes:
                 raise RefusedByPolicy(f"{name!r} is larger than this host allows", {"path": name})
         except (OSError, ValueError, RuntimeError) as error:  # too long, a NUL, a circle of links
@@ -169,7 +175,7 @@ class DownloadCache:
                 async with asyncio.timeout(timeout_s), WebClient(self._tls) as client:
                     await self._follow(client, url, fd)
         except TimeoutError as error:
-            raise DownloadFailed(f"{url} did not arrive in {timeout_s:.0f} s", {"url": url}) from error
+            raise DownloadFailed(f"{url} did not arrive within {timeout_s:.0f} s", {"url": url}) from error
         except (WebError, OSError, ValueError) as error:
             raise DownloadFailed(f"{url} could not be fetched: {error}", {"url": url}) from error
 
@@ -193,8 +199,8 @@ class DownloadCache:
         encoding = answer.headers.get("content-encoding", "").strip().lower()
         if encoding not in {"", "identity"}:
             raise DownloadFailed(
-                f"{url} is sent with the content encoding {encoding[:60]!a}, and this host takes files as "
-                "they are; let the server answer `Accept-Encoding: identity`",
+                f"{url} is sent with the content encoding {encoding[:60]!a}, which this host does not "
+                "decode; let the server answer `Accept-Encoding: identity`",
                 {"url": url, "content_encoding": encoding[:60]},
             )
         limit = self._policy.max_file_bytes
@@ -219,7 +225,7 @@ class DownloadCache:
         free = free_bytes(disk.f_bavail, disk.f_frsize, disk.f_files, disk.f_favail)
         if free - len(data) < self._policy.disk_reserve_bytes:
             raise DownloadFailed(
-                f"{url} was not downloaded: the host's disk is nearly full; make room there, or lower "
+                f"{url} was not downloaded: the host's disk is nearly full; free disk space there, or lower "
                 "disk_reserve_mib",
                 {"url": url},
             )

@@ -109,7 +109,9 @@ async def evaluate(
     if task.evaluator.infeasible:
         if not gave_up or len(task.evaluator.checks) == 1:
             score = 1.0 if gave_up else 0.0
-            return TaskEvaluation(score, (CheckResult(INFEASIBLE, score, "scored by how the episode ended"),))
+            return TaskEvaluation(
+                score, (CheckResult(INFEASIBLE, score, "the episode's ending decides the score"),)
+            )
     elif gave_up:
         note = "the policy gave up on a feasible task"
         return TaskEvaluation(0.0, tuple(CheckResult(c.func, 0.0, note) for c in task.evaluator.checks))
@@ -196,7 +198,7 @@ async def fetch(run: TaskRun, getter: Getter, replica_time: ReplicaTime) -> Valu
     if not kind.from_replica:
         found = await value
         if found.missing:
-            raise EvaluatorError(f"{getter.type} gives nothing: {found.note}")
+            raise EvaluatorError(f"the getter {getter.type} found nothing: {found.note}")
         return found
     found = await replica_time.of(run.guest, run.deadline, getter.type, value)
     if found.missing:

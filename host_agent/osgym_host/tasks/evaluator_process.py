@@ -34,7 +34,7 @@ class EvaluatorProcess:
         """Return why this machine cannot run a metric at all; an empty text if it can."""
         metric = METRICS.get(func)
         if metric is not None and metric.runs_program and not set(self.confinement) >= PROGRAM_LAYERS:
-            return "programs run behind user namespaces and seccomp only, which this machine lacks"
+            return "programs are run only with user namespaces and seccomp, which this machine lacks"
         return self.lacking.get(func, "")
 
     async def receive(self) -> dict[str, object] | None:
@@ -117,7 +117,7 @@ async def start_evaluator() -> EvaluatorProcess:
         raise
     if hello is None or "error" in hello:
         await zygote.close()
-        problem = (hello or {}).get("error", "its process ended at once")
+        problem = (hello or {}).get("error", "the process ended at once")
         raise EvaluatorError(f"the evaluator did not start: {problem}")
     layers = hello.get("confinement")
     zygote.confinement = tuple(str(x) for x in layers) if isinstance(layers, list) else ()

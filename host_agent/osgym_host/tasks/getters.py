@@ -85,7 +85,7 @@ async def guest_file(run: TaskRun, path: str, name: str) -> NamedFile | DiskFile
         return Value(missing=True, note=f"{path} is larger than {limit} bytes")
     except GuestRefused as error:
         if error.status == 404 and not is_ours(error):
-            return Value(missing=True, note=f"{path} is not there")
+            return Value(missing=True, note=f"{path} does not exist")
         raise
     return await run.keep(data, name)
 
@@ -126,7 +126,7 @@ async def cache_file(run: TaskRun, parameters: PathParameters) -> Value:
     """Output of a command that a setup step kept."""
     data = run.ctx.outputs.get(parameters.path)
     if data is None:
-        return Value(missing=True, note=f"no setup step kept an output named {parameters.path}")
+        return Value(missing=True, note=f"no setup step saved an output named {parameters.path}")
     return Value(files=(await run.keep(data, parameters.path),))
 
 

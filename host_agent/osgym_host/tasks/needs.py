@@ -41,7 +41,7 @@ _APPS = {
     "libreoffice_writer": "libreoffice", "libreoffice_impress": "libreoffice", "picard": "picard",
 }  # fmt: skip
 """Programs that start OSWorld's `related_apps`."""
-_NOT_IN_DEBIAN = {"code": "not in Debian; its package comes in by `osgym image build --add`"}
+_NOT_IN_DEBIAN = {"code": "not in Debian; add its package with `osgym image build --add`"}
 _BUILT_IN = frozenset(
     {".", "[", "alias", "cd", "echo", "eval", "exec", "exit", "export", "for", "if", "kill", "let", "printf",
      "pwd", "read", "set", "sleep", "source", "test", "then", "trap", "type", "ulimit", "umask", "unset",
@@ -201,7 +201,7 @@ def _online(task: Task, obj: Mapping[str, Any]) -> Iterator[str]:
         yield from (f"a command names {url[:_MAX_SHOWN]}" for url in _outside(command))
         text = command if isinstance(command, str) else " ".join(command)
         if match := _INSTALLS.search(text):
-            yield f"a command does {match[0]}"
+            yield f"a command runs {match[0]}"
     local = any(_is_local(host) for host in _URL.findall(json.dumps(obj)))
     for check in task.evaluator.checks:
         asked = {g.type for g in (check.result, check.expected) if g is not None} & _PAGES

@@ -40,7 +40,8 @@ def validate_task(obj: object) -> Task:
     """
     if not isinstance(obj, dict):
         raise InvalidTask(
-            f"a task is a JSON object with id, instruction, config and evaluator, not {type(obj).__name__}"
+            "a task must be a JSON object with id, instruction, config and evaluator, not "
+            f"{type(obj).__name__}"
         )
     cleaned = {k: v for k, v in obj.items() if v is not None or k in {"id", "evaluator"}}
     try:

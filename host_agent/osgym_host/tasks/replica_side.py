@@ -107,7 +107,7 @@ class ReplicaTime:
         except GuestRefused as error:
             if is_ours(error):
                 raise EvaluatorError(
-                    f"{what} could not be had: {error}", {"guest_code": error.code}
+                    f"{what} could not be read: {error}", {"guest_code": error.code}
                 ) from error
             if error.code in OUT_OF_TIME and deadline - began < FAIR_S:
                 raise self._too_late(what, clock() - began) from error
@@ -137,5 +137,5 @@ class ReplicaTime:
         """Return the error of a passed deadline: the replica's fault if it took most of the time."""
         if self.used_s + just_s >= self.total_s / 2:
             waited = f"the replica took {self.used_s + just_s:.0f} of {self.total_s:.0f} s"
-            return ResultUnusable(f"{what} was not to be had in time: {waited}")
+            return ResultUnusable(f"{what} did not arrive in time: {waited}")
         return DeadlineExceeded(f"no time left for {what}", {"what": what})

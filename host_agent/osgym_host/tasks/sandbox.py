@@ -192,7 +192,9 @@ class Sandbox:
                     }
                     await _send(zygote.control, json.dumps(header).encode(), [write_fd, *fds])
             except OSError as error:
-                raise EvaluatorError(f"the evaluator took no job: {error}", {"func": job.func}) from error
+                raise EvaluatorError(
+                    f"the evaluator did not accept a job: {error}", {"func": job.func}
+                ) from error
             finally:
                 os.close(write_fd)
             raw = b""
@@ -217,7 +219,7 @@ class Sandbox:
             async with asyncio.timeout(KILL_GRACE_S):
                 how, end = await waiter
         except TimeoutError:
-            how, end = "it did not end when it was killed", MetricEnd.OUTSIDE
+            how, end = "the process did not end after SIGKILL", MetricEnd.OUTSIDE
             with contextlib.suppress(ProcessLookupError):
                 zygote.process.kill()
         raise MetricFailed(f"the metric {job.func} gave no verdict: {how}", job.func, end)
@@ -244,7 +246,7 @@ def _parse_verdict(raw: bytes, func: str) -> MetricVerdict | None:
     if isinstance(score, bool) or not isinstance(score, int | float) or not isinstance(note, str):
         return None
     if not math.isfinite(score) or not 0 <= score <= 1:
-        raise MetricFailed(f"the metric {func} gave the score {score}", func, MetricEnd.CRASHED)
+        raise MetricFailed(f"the metric {func} returned the score {score}", func, MetricEnd.CRASHED)
     return MetricVerdict(float(score), _encodable(note), message.get("unreadable") is True)
 
 

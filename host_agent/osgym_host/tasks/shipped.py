@@ -96,19 +96,21 @@ def steps_of(value: Any) -> Steps:
         ValueError: not a list of steps, each a list of actions.
     """
     if not isinstance(value, list):
-        raise ValueError("a way to act is a list of steps, each a list of actions with an op")
+        raise ValueError("a recorded way to act must be a list of steps, each a list of actions with an op")
     return tuple(_step(step) for step in value)
 
 
 def _step(value: Any) -> Step:
     certain = isinstance(value, dict) and value.get("settle") == "certain"
     if isinstance(value, dict) and (not certain or value.keys() != {"actions", "settle"}):
-        raise ValueError('a step that is an object has "actions", and "settle" that is "certain"')
+        raise ValueError(
+            'a step that is an object must have "actions", and "settle" with the value "certain"'
+        )
     actions = value["actions"] if certain else value
     if not isinstance(actions, list) or not all(isinstance(a, dict) and "op" in a for a in actions):
-        raise ValueError("a way to act is a list of steps, each a list of actions with an op")
+        raise ValueError("a recorded way to act must be a list of steps, each a list of actions with an op")
     if not all(is_target(action["at"]) for action in actions if "at" in action):
-        raise ValueError('"at" is {"role", "name"} and perhaps "nth", a number from 0, and "app"')
+        raise ValueError('"at" must be {"role", "name"}, optionally with "nth", a number from 0, and "app"')
     step = Step(actions)
     step.certain = certain
     return step

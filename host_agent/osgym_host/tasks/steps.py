@@ -99,7 +99,7 @@ async def _content(run: TaskRun, upload: Upload) -> bytes:
 
 def _output_name(value: object) -> object:
     if isinstance(value, str) and (value in {".", ".."} or re.search(r"[/\\\x00-\x1f]", value)):
-        raise ValueError("name a plain file: it is kept in the episode's own memory, never at a path")
+        raise ValueError("give a plain file name: the output is kept in the episode's memory, not at a path")
     return value
 
 
@@ -152,7 +152,7 @@ async def execute(run: TaskRun, parameters: ExecuteParameters) -> FailedCommand 
         if parameters.until.holds(result.output, result.error, result.returncode):
             return None
         if remaining_s(run.deadline, "execute until") <= UNTIL_INTERVAL_S:
-            raise StepProblem("its until was not fulfilled in time", by_replica=True)
+            raise StepProblem("its condition `until` was not met in time", by_replica=True)
         await asyncio.sleep(UNTIL_INTERVAL_S)
 
 

@@ -38,8 +38,8 @@ REPEATABLE = frozenset(
 )
 """Setup steps that leave the same behind each time (commands only when `_VARIES` finds nothing in them)."""
 NOT_REPEATABLE: Mapping[str, str] = {
-    "download": "what an address of the web gives may change or expire",
-    "update_browse_history": "its visits are so many seconds before now",
+    "download": "the content of a web address may change or expire",
+    "update_browse_history": "its visits are dated relative to now",
 }
 """Setup steps that do not, with the reason."""
 _VARIES = re.compile(
@@ -65,16 +65,16 @@ def why_no_template(task: Task | None, *, has_clock: bool, connects: bool) -> st
     if not task.osgym.template:
         return "the task says osgym.template: false"
     if has_clock or task.osgym.clock is not None:
-        return "its desktop has a clock of its own"
+        return "the episode sets the desktop's clock"
     if connects:
-        return "replicas of this host may connect out"
+        return "replicas of this host have egress"
     for index, step in enumerate(task.config):
         if step.type in NOT_REPEATABLE:
             return f"step {index}, {step.type}: {NOT_REPEATABLE[step.type]}"
         if step.type not in REPEATABLE:
-            return f"step {index}: it is not known whether it leaves the same behind each time"
+            return f"step {index}: an extension's step may not have the same result each time"
         if found := _VARIES.search(_commands(step.parameters)):
-            return f"step {index}, {step.type}: {found.group()[:40]} is different each time"
+            return f"step {index}, {step.type}: {found.group()[:40]} has another value each time"
     return None
 
 

@@ -81,7 +81,7 @@ class WebAnswer:
             async for piece in self._response.aiter_stream():
                 number, size = number + 1, size + len(piece)
                 if number > FREE_PIECES and size < number * MIN_PIECE_BYTES:
-                    raise WebError("it is sent in pieces of a few bytes")
+                    raise WebError("the answer is sent in pieces of a few bytes")
                 if number % PIECES_AT_ONCE == 0:
                     await asyncio.sleep(0)
                 yield piece

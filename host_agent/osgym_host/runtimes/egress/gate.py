@@ -144,7 +144,9 @@ class LinkGate(ABC, Generic[SlotT]):
             ]
             parse_links(self._range, used)
         except ValueError as exc:
-            raise RuntimeUnsupported(str(exc), remedy="Set another network for links.") from exc
+            raise RuntimeUnsupported(
+                str(exc), remedy="Set egress_network to a network that this host does not use."
+            ) from exc
         try:
             found = tools.find_links(self._mark, LINK_PREFIX)
             script = rules.host_table(self._table, self._allowlist.networks)
@@ -154,14 +156,17 @@ class LinkGate(ABC, Generic[SlotT]):
             tools.nft(script)
         except NetworkFailed as exc:
             raise RuntimeUnsupported(
-                f"the kernel or nft refuses our rules: {exc}",
+                f"the kernel or nft refuses OSGym's firewall rules: {exc}",
                 remedy=f"Network namespaces, veth and nftables with NAT are needed; or {self.instead}.",
             ) from exc
 
     def _survey(self) -> tuple[frozenset[Egress], tuple[str, ...]]:
         """Return the policies that can be carried out, and the obstacles to the others."""
         if not forwards():
-            note = f"{self.who} reach nothing: this host does not forward (sysctl net.ipv4.ip_forward=1)."
+            note = (
+                f"{self.who} reach nothing: this host does not forward packets. Set sysctl "
+                "net.ipv4.ip_forward=1."
+            )
             return frozenset({Egress.NONE}), (note,)
         notes = [
             f"The firewall table {table} drops forwarded packets by default: let {LINK_PREFIX}* through."
@@ -189,7 +194,7 @@ class LinkGate(ABC, Generic[SlotT]):
             # Noted here and not by the caller, who may be cancelled: then it is found and removed.
             self._slots[name] = slot
             return slot
-        raise NetworkFailed(f"all links in {self._links} are in use")
+        raise NetworkFailed(f"all links in {self._links} are in use (egress_network is too small)")
 
     async def allow(self, name: str, egress: Egress) -> None:
         """Set the egress policy of a link, and resolve names for it where it has egress.
@@ -200,9 +205,9 @@ class LinkGate(ABC, Generic[SlotT]):
         """
         slot = self._slots.get(name)
         if slot is None:
-            raise NetworkFailed(f"{name} has no connection")
+            raise NetworkFailed(f"{name} has no network link")
         if egress not in self._egress:
-            raise RuntimeUnsupported(f"egress {egress} cannot be had here: {' '.join(self._notes)}")
+            raise RuntimeUnsupported(f"egress {egress} is not possible on this host: {' '.join(self._notes)}")
         await self._stop_resolver(slot)
         async with self._rules:
             await self._do(tools.nft, rules.set_policy(self._table, slot.link, egress))
@@ -261,7 +266,7 @@ class LinkGate(ABC, Generic[SlotT]):
     async def _do(self, call: Callable[..., _T], *args: object) -> _T:
         """Run a blocking call in a thread of the gate. Cancellation does not interrupt it."""
         if self._pool is None:
-            raise NetworkFailed("the network was not started")
+            raise NetworkFailed("the network of replicas was not started")
         loop = asyncio.get_running_loop()
         running = loop.run_in_executor(self._pool, functools.partial(call, *args))
         try:
@@ -279,7 +284,7 @@ def check_tools(instead: str) -> None:
     """
     if os.geteuid() != 0:
         raise RuntimeUnsupported(
-            "network namespaces and their rules are made by root",
+            "only root can make network namespaces and their firewall rules",
             remedy=f"Run the host agent as root, or {instead}.",
         )
     missing = [tool for tool in ("ip", "nft") if shutil.which(tool) is None]

@@ -51,7 +51,7 @@ def parse_links(text: str, used: Sequence[ipaddress.IPv4Network] = ()) -> ipaddr
     """
     network = ipaddress.IPv4Network(text)
     if network.prefixlen > 24:
-        raise ValueError(f"{network} has room for {slots_in(network)} machines only; give a /24 or larger")
+        raise ValueError(f"{network} has room for only {slots_in(network)} replicas; set a /24 or larger")
     taken = next((other for other in used if other.overlaps(network)), None)
     if taken is not None:
         raise ValueError(f"{network} overlaps {taken}, which this host uses")

@@ -119,7 +119,7 @@ class GuestResolver(asyncio.DatagramProtocol):
                 lambda: cls(names, allowlist, learn), local_addr=(link.host_ip, DNS_PORT)
             )
         except OSError as exc:
-            raise NetworkFailed(f"no resolver at {link.host_ip}:{DNS_PORT}: {exc}") from exc
+            raise NetworkFailed(f"the resolver cannot listen at {link.host_ip}:{DNS_PORT}: {exc}") from exc
         return protocol
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:

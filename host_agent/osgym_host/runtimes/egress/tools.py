@@ -139,7 +139,7 @@ def _json(argv: list[str]) -> Any:
     try:
         return json.loads(run_tool(argv) or "[]")
     except ValueError as exc:
-        raise NetworkFailed(f"{argv[0]} printed no JSON: {exc}") from exc
+        raise NetworkFailed(f"{argv[0]} did not print JSON: {exc}") from exc
 
 
 def inside(namespace: Path, call: Callable[[], _T]) -> _T:

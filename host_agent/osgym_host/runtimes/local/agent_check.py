@@ -31,7 +31,7 @@ SCAN_CPU_S = 5.0
 SCAN_S = 20.0
 """Limit of the real time to scan them. On an overloaded host it passes first, which is no evidence against
 the agent."""
-RESTARTED = "the guest agent that was started with the desktop is gone; its shell has started it again"
+RESTARTED = "the guest agent that was started with the desktop ended, and its shell started another one"
 _LOOKS, _BETWEEN_LOOKS_S = 3, 0.02
 MAX_FINDING_CHARS = 300
 GUARDED_FOLDERS = (
@@ -112,7 +112,10 @@ def identify(pids: Collection[int], listening: int) -> dict[str, Any]:
     holders = _holders(pids, {listening})[listening]
     agents = [pid for pid in holders if _stat(pid)[1] in map(str, holders)]
     if len(agents) != 1:
-        raise NoAgent(f"{len(agents)} processes of {len(holders)} with its socket look like an agent")
+        raise NoAgent(
+            f"{len(agents)} processes of {len(holders)} with the guest agent's socket look like a guest "
+            "agent; exactly one was expected"
+        )
     return asdict(_identity(agents[0], holders))
 
 
@@ -152,7 +155,7 @@ def check(
     except Tampered as error:
         return str(error)[:MAX_FINDING_CHARS]
     except (OSError, ValueError, IndexError) as error:
-        return f"the guest agent cannot be looked at: {error}"[:MAX_FINDING_CHARS]
+        return f"the guest agent cannot be inspected: {error}"[:MAX_FINDING_CHARS]
     return finding
 
 
@@ -194,9 +197,9 @@ def _check_process(known: AgentIdentity) -> None:
     try:
         now = _identity(pid, ())
     except OSError:
-        raise Restarted("the guest agent that was started with the desktop is gone") from None
+        raise Restarted("the guest agent that was started with the desktop has ended") from None
     if now.started != known.started:
-        raise Restarted("the guest agent that was started with the desktop is gone")
+        raise Restarted("the guest agent that was started with the desktop has ended")
     if (now.auxv, now.executable) != (known.auxv, known.executable):
         raise Tampered("the guest agent's process runs another program")
     if (now.root, now.mount_namespace, now.mounts) != (known.root, known.mount_namespace, known.mounts):
@@ -229,7 +232,7 @@ def _check_holders(
         if known.holders.get(str(pid)) != _stat(pid)[19]:
             raise Tampered(f"another process ({_name(pid)}) holds the guest agent's listening socket")
     if known.pid not in found[listening]:
-        raise Tampered("the guest agent does not listen any more")
+        raise Tampered("the guest agent no longer listens at its socket")
     for connection in connections:
         for pid in found[connection]:
             if pid != known.pid:
@@ -261,9 +264,12 @@ def _holders(pids: Collection[int], inodes: Collection[int]) -> dict[int, set[in
                 if inode is not None:
                     found[inode].add(pid)
         if time.process_time() > until_cpu:
-            raise Tampered("the replica holds too many descriptors to look at")
+            raise Tampered("the replica holds too many file descriptors to inspect them")
         if time.monotonic() > until:
-            raise TooBusy(f"its descriptors could not be looked at within {SCAN_S:g} s: the host is too busy")
+            raise TooBusy(
+                "the replica's file descriptors could not be inspected within "
+                f"{SCAN_S:g} s: the host is too busy"
+            )
     return found
 
 
@@ -295,7 +301,7 @@ def _check_code(pid: int, rootfs: str, upper: str) -> None:
                 continue
             device = device or of_device  # the first mapping is the interpreter's own, on the overlay
             if not path.startswith("/") or of_device != device or path.endswith(" (deleted)"):
-                raise Tampered(f"the guest agent has executable memory of {path or 'no file'}")
+                raise Tampered(f"the guest agent has executable memory mapped from {path or 'no file'}")
             _check_unwritten(upper, path[1:])
             wanted = _part(f"{rootfs}{path}", offset, end - start)
             memory.seek(start)

@@ -51,7 +51,11 @@ async def witness(supervisor: Supervisor, replica: LocalReplica, processes: Proc
         )
         replica.agent = json.loads(answer["result"])
     except RequestFailed as error:
-        _log.warning("replica %s: its guest agent cannot be checked later: %s", replica.replica_id, error)
+        _log.warning(
+            "replica %s: the guest agent cannot be checked when the episode is scored: %s",
+            replica.replica_id,
+            error,
+        )
         replica.agent = {}
 
 
@@ -70,7 +74,7 @@ async def attest(
     try:
         connections = sorted(peer_inodes(sockets))
     except OSError as error:
-        _log.warning("who holds the guest agents' connections is not looked at: %s", error)
+        _log.warning("the holders of the guest agents' connections are not checked: %s", error)
         connections = []
     rootfs = spawn.rootfs_image(replica.spec).rootfs.absolute()
     fields: dict[str, Any] = {
@@ -93,7 +97,7 @@ async def attest(
             raise GuestTampered(finding, replica_id=replica.replica_id)
         # Nothing can be compared with an image that is away, and the guest is not to blame.
         if time.monotonic() >= until:
-            raise RuntimeFault(f"the image is missing: {rootfs}", replica_id=replica.replica_id)
+            raise RuntimeFault(f"the image's folder is missing: {rootfs}", replica_id=replica.replica_id)
         await asyncio.sleep(_IMAGE_LOOK_S)
 
 

@@ -85,7 +85,7 @@ async def _try_replica(folder: Path) -> list[Finding]:
     except (RuntimeFault, OSError) as exc:
         return [_failed("local runtime", str(exc))]
     namespaces = Finding(
-        "user namespaces", Status.OK, "One was entered, with all its ids mapped.", needed=True
+        "user namespaces", Status.OK, "A user namespace was entered, with all its ids mapped.", needed=True
     )
     try:
         capabilities = runtime.capabilities()
@@ -136,13 +136,13 @@ async def _try_create(runtime: LocalRuntime, image: ProbeImage) -> list[Finding]
         Finding(
             "overlay",
             Status.OK,
-            "Mounted with userxattr inside a user namespace, and written to.",
+            "An overlay was mounted with userxattr inside a user namespace, and written to.",
             needed=True,
         ),
         Finding(
             "local runtime",
             Status.OK,
-            f"A replica was made from this machine's shell, ran and went, in {took_ms:.0f} ms.",
+            f"A replica was made from this machine's shell, ran and was removed, in {took_ms:.0f} ms.",
             needed=True,
             facts={"ms": round(took_ms, 1)},
         ),
@@ -162,10 +162,12 @@ def _isolation(shared_because: str, devices_shared: bool) -> Finding:
         bounds += "; device nodes are the host's, so that locks on /dev/null reach other replicas"
     facts = {"own_ids": not shared_because, "own_devices": not devices_shared}
     if not shared_because:
-        found = f"{bounds}, and each has a range of ids of its own over an id-mapped image."
+        found = f"{bounds}, and each replica has its own range of ids over an id-mapped image."
         return Finding(name, Status.WARN if unbounded else Status.OK, found, facts=facts)
     if os.geteuid() != 0:
-        return Finding(name, Status.WARN, f"{bounds}. {shared_because}", "Run it as root.", facts=facts)
+        return Finding(
+            name, Status.WARN, f"{bounds}. {shared_because}", "Run the host agent as root.", facts=facts
+        )
     found = f"{bounds}. All replicas share one range of ids, since the kernel refused: {shared_because}."
     remedy = (
         "Linux 5.19 or newer is needed, and a data directory on ext4, XFS or btrfs; until then descriptors "
@@ -178,9 +180,12 @@ def _control_groups(enforced: list[str], notes: tuple[str, ...]) -> Finding:
     facts = {"enforced": enforced}
     if len(enforced) == 3:
         return Finding(
-            "control groups", Status.OK, "Memory, CPU and processes of a replica are capped.", facts=facts
+            "control groups",
+            Status.OK,
+            "A replica's memory, CPU and number of processes are capped.",
+            facts=facts,
         )
-    found = f"Capped: {', '.join(enforced) or 'nothing'}."
+    found = f"Only these are capped for each replica: {', '.join(enforced) or 'nothing'}."
     return Finding("control groups", Status.WARN, found, " ".join(notes), facts=facts)
 
 
@@ -215,7 +220,12 @@ async def check_egress(context: DoctorContext) -> list[Finding]:
     facts = {"way": "link" if not link else "proxy" if not proxy else "none", "proxy": not proxy}
     if proxy:
         return [
-            Finding("egress", Status.WARN, f"The proxy of replicas fails: {proxy.rstrip('.')}.", facts=facts)
+            Finding(
+                "egress",
+                Status.WARN,
+                f"The proxy of replicas does not work: {proxy.rstrip('.')}.",
+                facts=facts,
+            )
         ]
     if not link:
         found = (
@@ -264,14 +274,15 @@ async def check_criu(context: DoctorContext) -> list[Finding]:
     version = None if criu.version is None else ".".join(map(str, criu.version))
     facts = {"version": version, "path": criu.path}
     if not criu.usable:
-        found = f"No task_templates and no warm_clones on this runtime: {criu.lacking}."
+        found = f"The settings task_templates and warm_clones cannot be used: {criu.lacking}."
         return [Finding("criu", Status.WARN, found, _NO_CRIU, facts=facts)]
     lacking = await asyncio.to_thread(what_is_lacking, criu)
     if lacking:
-        found = f"criu {version} is there, but {lacking}."
+        found = f"criu {version} is installed, but {lacking}."
         return [Finding("criu", Status.WARN, found, _NO_CRIU, facts=facts)]
     found = (
-        f"criu {version} can keep desktops after a task's set-up (task_templates) and before (warm_clones)."
+        f"criu {version} can save desktops after a task's set-up (task_templates) and before it "
+        "(warm_clones)."
     )
     return [Finding("criu", Status.OK, found, facts=facts)]
 

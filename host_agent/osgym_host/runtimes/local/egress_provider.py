@@ -35,7 +35,7 @@ class ListenerChannel:
         """
         _, fds, _, _ = socket.recv_fds(self._ours, 1, 1, socket.MSG_CMSG_CLOEXEC)
         if not fds:
-            raise OSError(errno.EBADF, "the replica's maker sent no socket")
+            raise OSError(errno.EBADF, "the process that makes the replica sent no socket")
         return socket.socket(fileno=fds[0])
 
     def close(self) -> None:

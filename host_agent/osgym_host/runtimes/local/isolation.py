@@ -47,7 +47,7 @@ SHARED_USER = (
 )
 
 UNBOUNDED = (
-    "What one replica uses up of the kernel's namespaces and inotify instances is not bounded, since "
+    "A replica's use of the kernel's namespaces and inotify instances is not bounded, since "
     "/proc/sys is mounted read-only here, as in most containers. Run the host agent where it can be written."
 )
 _SYSCTLS = Path("/proc/sys/user")
@@ -82,7 +82,7 @@ class Isolation:
             return None
         ids = self._ranges.take()
         if ids is None:
-            _log.warning("all ranges of ids are in use: a replica shares that of its image")
+            _log.warning("all ranges of ids are in use: a replica uses the range of its image")
         return ids
 
     def release(self, ids: ReplicaIds | None) -> None:

@@ -82,7 +82,7 @@ class ReplicaNetwork(LinkGate[LinkSlot]):
         try:
             if self._needed not in self.egress:
                 raise RuntimeUnsupported(
-                    f"egress {self._needed} cannot be had: this host does not forward packets.",
+                    f"egress {self._needed} is not possible: this host does not forward packets.",
                     remedy=f"As root: sysctl -w net.ipv4.ip_forward=1, or {self.instead}.",
                 )
             await self.reap()

@@ -101,5 +101,5 @@ def _open_own(path: Path) -> int:
     found = os.fstat(fd)
     if not stat.S_ISREG(found.st_mode) or found.st_uid != os.geteuid() or found.st_mode & 0o077:
         os.close(fd)
-        raise PermissionError(f"{path} is open to others")
+        raise PermissionError(f"{path} can be read or written by other users")
     return fd

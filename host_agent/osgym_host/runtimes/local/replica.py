@@ -160,7 +160,7 @@ class LocalReplica(Replica):
         if self._pidfd >= 0:
             self._loop.remove_reader(self._pidfd)
         reason = ExitReason.DESTROYED if self.destroying else ExitReason.RUNTIME_LOST
-        self.mark_dead(self._info(reason, "the supervisor of replicas died, and it with it"))
+        self.mark_dead(self._info(reason, "the supervisor of replicas died, which ended the replica"))
 
     def _memory_cap_reached(self) -> None:
         """Kill the replica once the kernel has killed one process at the whole replica's cap (version 1).
@@ -186,21 +186,27 @@ class LocalReplica(Replica):
         code = os.waitstatus_to_exitcode(status)
         memory = self._memory_end()
         if self.destroying:
-            return self._info(ExitReason.DESTROYED, "it was destroyed", code)
+            return self._info(ExitReason.DESTROYED, "the replica was destroyed", code)
         if memory is MemoryEnd.HOST:
             return self._info(ExitReason.HOST_OUT_OF_MEMORY, "the host had no memory left", code)
         if memory is MemoryEnd.CAP:
             cap = self._spec.ram_mib
-            return self._info(ExitReason.OUT_OF_MEMORY, f"it used more than its cap of {cap} MiB", code)
+            return self._info(
+                ExitReason.OUT_OF_MEMORY, f"the replica used more memory than its cap of {cap} MiB", code
+            )
         if code < 0:
             name = signal.strsignal(-code) or "unknown"
             # The first process handles no signals, so only SIGKILL reaches it from outside, and none from
             # inside. Any other signal is a crash, or reboot(2) inside, which shows as SIGHUP or SIGINT.
             reason = ExitReason.KILLED if code == -signal.SIGKILL else ExitReason.SESSION_ENDED
-            return self._info(reason, f"its first process was ended by signal {-code} ({name})", code)
+            return self._info(
+                reason, f"the replica's first process was ended by signal {-code} ({name})", code
+            )
         if code == EXIT_DISPLAY_LOST:
-            return self._info(ExitReason.DISPLAY_LOST, "its X server died", code)
-        return self._info(ExitReason.SESSION_ENDED, f"its session ended with exit code {code}", code)
+            return self._info(ExitReason.DISPLAY_LOST, "the X server died", code)
+        return self._info(
+            ExitReason.SESSION_ENDED, f"the replica's session ended with exit code {code}", code
+        )
 
     def _memory_end(self) -> MemoryEnd:
         if self._oom_fd >= 0:

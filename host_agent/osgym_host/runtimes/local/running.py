@@ -97,12 +97,14 @@ class Running:
         try:
             await self.egress.stop()
         except NetworkFailed as exc:
-            errors.append(ReplicaDestroyFailed(f"the instance's links are left: {exc}"))
+            errors.append(
+                ReplicaDestroyFailed(f"the network links of this host agent could not be removed: {exc}")
+            )
         try:
             await asyncio.to_thread(self.tree.remove)
             self.instance.forget()
         except OSError as exc:
-            errors.append(ReplicaDestroyFailed(f"the instance's control group is busy: {exc}"))
+            errors.append(ReplicaDestroyFailed(f"the control group of this host agent is busy: {exc}"))
         self.instance.release()
         return errors
 

@@ -135,7 +135,7 @@ class LocalRuntime(Runtime):
                 return StartReport()
             self._replicas.open()
             if not syscalls.supported_machine():
-                raise RuntimeUnsupported(f"no support for {syscalls.MACHINE} processors")
+                raise RuntimeUnsupported(f"the local runtime does not support {syscalls.MACHINE} processors")
             try:
                 idmap = current_idmap()
             except NamespaceUnavailable as exc:
@@ -280,7 +280,8 @@ class LocalRuntime(Runtime):
                     await replica.wait_dead()
             except TimeoutError as exc:
                 raise ReplicaDestroyFailed(
-                    f"its first process {replica.pid} does not die", replica_id=replica.replica_id
+                    f"the replica's first process {replica.pid} does not end after SIGKILL",
+                    replica_id=replica.replica_id,
                 ) from exc
         self._by_key.pop(replica.key, None)
         await self._clean_up(replica)
@@ -353,7 +354,7 @@ class LocalRuntime(Runtime):
         try:
             await attestation.attest(running.supervisor, found, found.processes, [])
         except GuestTampered as exc:
-            raise PointFailed(f"its guest agent was changed: {exc}", replica_id=found.replica_id) from exc
+            raise PointFailed(f"the guest agent was changed: {exc}", replica_id=found.replica_id) from exc
         return await self._points.take(found, found.processes)
 
     async def release_point(self, point: BranchPoint) -> None:
@@ -375,7 +376,7 @@ class LocalRuntime(Runtime):
 
     def _on_supervisor_lost(self, supervisor: Supervisor) -> None:
         if self._running is not None and self._running.supervisor is supervisor:
-            _log.error("the supervisor of replicas is gone; its replicas die with it")
+            _log.error("the supervisor of replicas ended, and its replicas with it")
             for replica in list(self._by_key.values()):
                 if replica.pid:
                     replica.supervisor_lost()

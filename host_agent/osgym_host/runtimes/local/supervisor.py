@@ -99,7 +99,7 @@ class Supervisor:
                 case "failed":
                     raise RuntimeUnsupported(
                         f"user namespaces do not work here: {message['error']}.",
-                        remedy="`osgym doctor` says what to change.",
+                        remedy="Run `osgym doctor` to see what to change.",
                     )
                 case _:
                     raise RuntimeFault("the zygote ended while it started")
@@ -117,7 +117,7 @@ class Supervisor:
         try:
             answer, received = await self._channel.request({"op": op, **fields}, fds, timeout_s=timeout_s)
         except ChannelClosed as exc:
-            raise RuntimeNotRunning("the supervisor of replicas is gone") from exc
+            raise RuntimeNotRunning("the supervisor of replicas has ended") from exc
         except TimeoutError as exc:
             raise RuntimeFault(f"the supervisor of replicas did not answer {op} in {timeout_s:g} s") from exc
         except OSError as exc:
@@ -172,7 +172,7 @@ def map_all_ids(pid: int, idmap: IdMap) -> None:
             raise RuntimeUnsupported(f"{tool} cannot be run: {exc}.", remedy="Install uidmap.") from exc
         if done.returncode != 0:
             raise RuntimeUnsupported(
-                f"{tool}: {done.stderr.strip()}.", remedy="See /etc/subuid and /etc/subgid."
+                f"{tool}: {done.stderr.strip()}.", remedy="Check the ranges in /etc/subuid and /etc/subgid."
             )
 
 

@@ -131,7 +131,7 @@ class Zygote:
             try:
                 starting.pid, dead_status = self._restored(starting.restored_in)
             except (OSError, ValueError) as exc:
-                starting.told = f"criu\nit does not name the first process: {exc}".encode()
+                starting.told = f"criu\nthe restore did not name the first process: {exc}".encode()
             if starting.pid and dead_status is None:
                 self._replicas[starting.pid] = starting.key
         elif not starting.told:
@@ -154,7 +154,7 @@ class Zygote:
             self._hear(status_r)
         others = (*self._replicas, *self._helpers, *(starting.maker for starting in self._starting.values()))
         if pid in others:
-            raise ValueError(f"{pid} is somebody else")
+            raise ValueError(f"{pid} is another process")
         os.waitid(os.P_PID, pid, os.WEXITED | os.WNOHANG | os.WNOWAIT)  # raises for who is no child
         return pid, None
 
@@ -173,7 +173,7 @@ class Zygote:
     def _tell_started(self, starting: Starting, dead_status: int | None) -> None:
         error = starting.told.decode("utf-8", "replace")
         if not error and dead_status is not None:
-            error = f"session\nit died at once (wait status {dead_status})"
+            error = f"session\nthe first process ended at once (wait status {dead_status})"
         elif not error and starting.pid == 0:
             error = "session\nthe process that makes it was killed"
         if error:

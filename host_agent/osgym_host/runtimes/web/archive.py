@@ -105,7 +105,7 @@ class Archive:
             ArchiveError: The URLs would exceed `MAX_INDEX_BYTES`.
         """
         if self._index_bytes + len(url) > MAX_INDEX_BYTES:
-            raise ArchiveError(f"its URLs take more than {MAX_INDEX_BYTES >> 20} MiB")
+            raise ArchiveError(f"the URLs of the archive take more than {MAX_INDEX_BYTES >> 20} MiB")
 
     def close(self) -> None:
         """Close the file. Idempotent."""
@@ -194,14 +194,14 @@ class Recording:
         try:
             fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
-            raise ArchiveError("another host agent records into it") from None
+            raise ArchiveError("another host agent is recording into the archive") from None
         if os.fstat(fd).st_size == 0:
             self._end = len(_HEADER)
             self._write(_HEADER + _TAIL, 0)
         else:
             self._end = archive.load(fd)
             if self._end < 0:
-                raise ArchiveError("it was not recorded by OSGym, so nothing is added to it")
+                raise ArchiveError("the archive was not recorded by OSGym, so OSGym does not add to it")
             self._count = len(archive.urls) + archive.skipped
             self._write(_TAIL, self._end)
             os.ftruncate(fd, self._end + len(_TAIL))
@@ -218,7 +218,9 @@ class Recording:
             or len(line) > MAX_TEXT_BYTES
             or self._count >= MAX_ENTRIES
         ):
-            raise ArchiveError(f"no more than {MAX_ENTRIES} answers and {MAX_ARCHIVE_BYTES >> 30} GiB")
+            raise ArchiveError(
+                f"the archive is full: it may have {MAX_ENTRIES} answers and {MAX_ARCHIVE_BYTES >> 30} GiB"
+            )
         comma = b"" if self._end == len(_HEADER) else b","
         data = comma + b"\n" + line.encode()
         try:

@@ -32,7 +32,9 @@ async def read_head(reader: asyncio.StreamReader, *, wait_s: float = HEAD_S) -> 
     except asyncio.LimitOverrunError:
         raw = b" " * (MAX_HEAD_BYTES + 1)
     except TimeoutError:
-        raise Refused(408, "bad_request", f"the head of a request took more than {wait_s:g} s") from None
+        raise Refused(
+            408, "bad_request", f"the head of a request did not arrive within {wait_s:g} s"
+        ) from None
     if len(raw) > MAX_HEAD_BYTES:
         raise Refused(431, "bad_request", f"a head larger than {MAX_HEAD_BYTES} bytes")
     return raw

@@ -119,7 +119,9 @@ class ReplicaProxy:
         try:
             await self._request({"op": "close", "key": key})
         except ProxyFailed as exc:
-            _log.error("the proxy is ended, since it keeps connections of a replica that is gone: %s", exc)
+            _log.error(
+                "the proxy is restarted, since it keeps connections of a replica that has ended: %s", exc
+            )
             if self._process is not None:
                 self._process.kill()
 
@@ -171,7 +173,7 @@ class ReplicaProxy:
         if said["event"] != "serving":
             raise RuntimeUnsupported(
                 f"the proxy of replicas cannot start: {said.get('error', 'it ended')}.",
-                remedy="See the settings egress, web and web_archive.",
+                remedy="Check the settings egress, web and web_archive.",
             )
 
     async def _request(self, fields: dict[str, Any], fds: Sequence[int] = ()) -> dict[str, Any]:
@@ -190,7 +192,7 @@ class ReplicaProxy:
             return
         self._channel = None
         if not self._stopped and (self._restarting is None or self._restarting.done()):
-            _log.error("the proxy of replicas ended and is started again")
+            _log.error("the proxy of replicas ended and is being restarted")
             self._restarting = asyncio.get_running_loop().create_task(self._restart())
 
     async def _restart(self) -> None:
@@ -206,7 +208,7 @@ class ReplicaProxy:
                 return
             except (RuntimeFault, OSError) as exc:
                 wait_s = min(2 * wait_s, _MOST_RESTART_S)
-                _log.error("the proxy of replicas does not start, again in %g s: %s", wait_s, exc)
+                _log.error("the proxy of replicas does not start and is tried again in %g s: %s", wait_s, exc)
 
     async def _bury(self) -> None:
         channel, self._channel = self._channel, None

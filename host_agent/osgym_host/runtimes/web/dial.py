@@ -41,7 +41,7 @@ class Dialler:
                     return await asyncio.open_connection(*place, limit=PIECE_BYTES)
             except (OSError, TimeoutError):
                 continue
-        raise Refused(502, "unreachable", f"nobody answers at port {port} of {', '.join(addresses)}")
+        raise Refused(502, "unreachable", f"no answer came from port {port} of {', '.join(addresses)}")
 
 
 async def tunnel(

@@ -36,7 +36,7 @@ class Filtering:
             return
         head = heads.parse(raw)
         if head.target is None:
-            raise Refused(400, "bad_request", "a request without a site")
+            raise Refused(400, "bad_request", "the request names no site")
         async with limits.lookups:
             found = await self.judge.addresses(head.target)
         async with limits.connecting:

@@ -183,7 +183,7 @@ def _body(text: object, encoding: object, mime: bytes) -> bytes:
         try:
             return base64.b64decode(text, validate=True)
         except (binascii.Error, ValueError):
-            raise ArchiveError("an entry's text is no base64") from None
+            raise ArchiveError("an entry's text is not base64") from None
     for charset in _charsets(mime.decode("latin-1")):
         try:
             return text.encode(charset)

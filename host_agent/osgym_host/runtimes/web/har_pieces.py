@@ -35,7 +35,7 @@ def split_entries(text: bytes) -> Iterator[bytes]:
     """
     text = text.removeprefix(codecs.BOM_UTF8)
     if json.detect_encoding(text[:4]) != "utf-8":
-        raise ArchiveError("no JSON in UTF-8: save it in that encoding")
+        raise ArchiveError("the file is not UTF-8: save it in that encoding")
     begin = _begin_of_entries(text)
     at, depth, count, values = begin, 0, 0, 0
     for token in _STRUCTURE.finditer(text, begin):
@@ -56,13 +56,13 @@ def split_entries(text: bytes) -> Iterator[bytes]:
             if char == b"]":
                 break
         elif char in (b'"', b"}"):
-            raise ArchiveError("no JSON: a string or a bracket has no end")
+            raise ArchiveError("not JSON: a string or a bracket has no end")
     else:
-        raise ArchiveError("no JSON: the list of entries has no end")
-    rest = parse_value(text[:begin] + text[at - 1 :], "what surrounds the entries")
+        raise ArchiveError("not JSON: the list of entries has no end")
+    rest = parse_value(text[:begin] + text[at - 1 :], "the part around the entries")
     log = rest.get("log") if isinstance(rest, dict) else None
     if not isinstance(log, dict) or log.get("entries") != []:
-        raise ArchiveError("no HAR: it has more than one log.entries")
+        raise ArchiveError("not a HAR file: it has more than one log.entries")
 
 
 def parse_value(text: bytes, what: str) -> Any:
@@ -84,7 +84,7 @@ def parse_value(text: bytes, what: str) -> Any:
     try:
         return json.loads(text)
     except (ValueError, RecursionError) as exc:
-        raise ArchiveError(f"{what} is no JSON: {exc}") from None
+        raise ArchiveError(f"{what} is not JSON: {exc}") from None
 
 
 def _begin_of_entries(text: bytes) -> int:
@@ -98,7 +98,7 @@ def _begin_of_entries(text: bytes) -> int:
     for number, token in enumerate(_STRUCTURE.finditer(text)):
         char = token[0]
         if number > MAX_VALUES:
-            raise ArchiveError(f"what is before the entries has more than {MAX_VALUES} values")
+            raise ArchiveError(f"the part before the entries has more than {MAX_VALUES} values")
         if at_value:
             at_value = False
             if char == b"[" and found == len(_KEYS):
@@ -113,4 +113,4 @@ def _begin_of_entries(text: bytes) -> int:
         elif depth == found + 1 and char == _KEYS[found] and _COLON.match(text, token.end()):
             found += 1
             at_value = True
-    raise ArchiveError("no HAR: it has no log.entries")
+    raise ArchiveError("not a HAR file: it has no log.entries")

@@ -48,10 +48,10 @@ class Judge:
         try:
             found = await self.names.find(target.host)
         except (OSError, TimeoutError, UnicodeError):
-            raise Refused(502, "unreachable", f"{target.host} could not be looked up") from None
+            raise Refused(502, "unreachable", f"the name {target.host} could not be resolved") from None
         public = [address for address in found if _is_public(address)]
         if not public:
-            raise Refused(403, "egress_refused", f"{target.host} is no machine on the public internet")
+            raise Refused(403, "egress_refused", f"{target.host} is not a host on the public internet")
         return public
 
     def _check_address(self, text: str) -> None:
@@ -63,7 +63,7 @@ class Judge:
         else:
             allowed = False
         if not allowed or any(address in network for network in _NEVER) or is_own(text):
-            raise Refused(403, "egress_refused", f"{text} may not be reached from here")
+            raise Refused(403, "egress_refused", f"{text} must not be reached from a desktop")
 
 
 def _is_public(address: str) -> bool:

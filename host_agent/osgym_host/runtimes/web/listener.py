@@ -95,7 +95,7 @@ class ProxyListener:
             writer.transport.abort()
             return
         if len(self._tasks) >= MAX_CONNECTIONS or self._budget.free <= 0:
-            most = f"more than {MAX_CONNECTIONS} of this desktop, or than this host has room for"
+            most = f"this desktop has more than {MAX_CONNECTIONS} connections, or the host's proxy is full"
             refused = Refused(503, "too_many_connections", most)
             writer.write(page(refused))
             writer.close()

@@ -13,12 +13,12 @@ CODE_HEADER = "osgym-code"
 _MAX_SHOWN = 512
 
 _REMEDIES = {
-    "egress_refused": "What replicas may reach is this host's setting `egress`, with `egress_allow`.",
-    "unreachable": "The proxy of this host got no answer from there.",
+    "egress_refused": "The host's settings `egress` and `egress_allow` say what replicas may reach.",
+    "unreachable": "The destination did not answer the host's proxy.",
     "web_not_recorded": "Run the host with `web: record` and open the page once, then replay the archive.",
     "web_not_recordable": "Only answers to GET and HEAD that fit into an archive are recorded.",
     "too_many_connections": "Close some connections of this desktop.",
-    "bad_request": "This is an HTTP proxy for what runs in this desktop.",
+    "bad_request": "This is an HTTP proxy for the programs of this desktop.",
 }
 
 

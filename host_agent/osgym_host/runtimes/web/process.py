@@ -178,7 +178,7 @@ def make_handler(options: ProxyOptions, world: dict[str, Any]) -> tuple[Handler,
     except (OSError, ValueError) as exc:
         raise ValueError(f"the archive {options.archive}: {exc}") from exc
     except MemoryError as exc:
-        raise ValueError(f"the archive {options.archive} takes more memory than the proxy may have") from exc
+        raise ValueError(f"the archive {options.archive} needs more memory than the proxy may use") from exc
 
 
 def _sites(options: ProxyOptions, judge: Judge, dialler: Dialler, ca: str | None) -> tuple[Handler, str]:
@@ -201,7 +201,7 @@ def _sites(options: ProxyOptions, judge: Judge, dialler: Dialler, ca: str | None
         os.close(fd)
         source = sites.Replay(kept)
     note = f"web {options.mode}: {len(kept.urls)} answers in {options.archive}"
-    return sites.Sites(signed, source), note + (f", {kept.skipped} entries left out" if kept.skipped else "")
+    return sites.Sites(signed, source), note + (f", {kept.skipped} entries skipped" if kept.skipped else "")
 
 
 async def _serve(control: socket.socket, text: str) -> None:

@@ -115,7 +115,7 @@ class Sites:
         target = site or head.target
         if target is None or head.method == "CONNECT" or (site is not None and head.target is not None):
             raise Refused(
-                400, "bad_request", "a request for no site, or for another than that of its connection"
+                400, "bad_request", "the request names no site, or another site than its connection"
             )
         url = har.url_of(scheme, target, head.path)
         await _drop_body(head, client.reader)
@@ -143,7 +143,7 @@ class Replay:
     async def find(self, head: Head, scheme: str, target: Target, url: str, limits: ReplicaLimits) -> Stored:
         stored = self.archive.find(url)
         if stored is None:
-            raise Refused(504, "web_not_recorded", "this host replays an archive that does not have the URL")
+            raise Refused(504, "web_not_recorded", "the archive that this host replays does not have the URL")
         return stored
 
 
@@ -207,7 +207,9 @@ class Record:
             async with asyncio.timeout(_FETCH_S):
                 answer = await self._fetch(head.path, scheme, target, asked)
         except TimeoutError:
-            raise Refused(502, "unreachable", f"no whole answer within {_FETCH_S:g} s") from None
+            raise Refused(
+                502, "unreachable", f"the site did not send its whole answer within {_FETCH_S:g} s"
+            ) from None
         if answer.status >= 500 or answer.status == 429:  # a replay would repeat the failure
             raise Refused(
                 502, "unreachable", f"the site answered with {answer.status}, which is not recorded"
@@ -233,7 +235,9 @@ class Record:
                         self._trust, server_hostname=target.host, ssl_handshake_timeout=_HANDSHAKE_S
                     )
                 except (OSError, EOFError) as exc:
-                    raise Refused(502, "unreachable", f"no TLS with {target.host}: {exc}") from None
+                    raise Refused(
+                        502, "unreachable", f"a TLS connection to {target.host} failed: {exc}"
+                    ) from None
             site = Upstream(reader, writer)
             host = har.url_of(scheme, target, "").partition("://")[2]
             plain = (*asked, (b"accept-encoding", b"identity"))
@@ -268,11 +272,11 @@ def decoded(body: bytes, codings: list[bytes]) -> bytes:
     try:
         found = decoder.decompress(body, MAX_BODY_BYTES)
     except zlib.error:
-        raise Refused(502, "unreachable", "the answer is encoded wrongly") from None
+        raise Refused(502, "unreachable", "the answer's content encoding is malformed") from None
     if decoder.unconsumed_tail:
         raise Refused(502, "web_not_recordable", f"the answer is larger than {MAX_BODY_BYTES >> 20} MiB")
     if not decoder.eof or decoder.unused_data:  # a replay would repeat the truncation
-        raise Refused(502, "unreachable", "the answer is encoded wrongly")
+        raise Refused(502, "unreachable", "the answer's content encoding is malformed")
     return found
 
 
@@ -281,7 +285,7 @@ async def _drop_body(head: Head, reader: asyncio.StreamReader) -> None:
     async for piece in bodies.body_of(head, reader):
         dropped += len(piece)
         if dropped > _MAX_DROPPED_BODY:
-            raise Refused(413, "bad_request", "a body that nobody reads")
+            raise Refused(413, "bad_request", "the request's body is too large")
 
 
 async def _nothing() -> AsyncIterator[bytes]:

@@ -61,7 +61,7 @@ class Upstream:
                 self._writer.write(data)
                 await drain(self._writer)
             except (OSError, TimeoutError) as exc:
-                raise Refused(502, "unreachable", f"the site takes no request: {exc}") from None
+                raise Refused(502, "unreachable", f"the site did not accept the request: {exc}") from None
 
     async def answer(self) -> h11.Response:
         """Return the head of the answer.
@@ -74,7 +74,7 @@ class Upstream:
             if isinstance(event, h11.Response):
                 return event
             if not isinstance(event, h11.InformationalResponse):
-                raise Refused(502, "unreachable", "the site closed without an answer")
+                raise Refused(502, "unreachable", "the site closed the connection without an answer")
 
     async def pieces(self) -> AsyncIterator[bytes]:
         """Yield the answer's body in pieces.
@@ -89,7 +89,7 @@ class Upstream:
             elif isinstance(event, h11.EndOfMessage):
                 return
             else:
-                raise Refused(502, "unreachable", "the site closed within its answer")
+                raise Refused(502, "unreachable", "the site closed the connection inside its answer")
 
     async def _next(self) -> h11.Event | type[h11.NEED_DATA] | type[h11.PAUSED]:
         try:

@@ -240,7 +240,9 @@ def program_fd() -> int:
         ConfineError: This process is not the confined evaluator, which alone has that stream.
     """
     if _program_fd is None or not _held >= PROGRAM_LAYERS:
-        raise ConfineError("programs run behind user namespaces and seccomp only, in the confined evaluator")
+        raise ConfineError(
+            "programs are run only in the confined evaluator, which needs user namespaces and seccomp"
+        )
     return _program_fd
 
 

@@ -53,7 +53,7 @@ def reader(function: Callable[..., _T]) -> Callable[..., _T]:
         except (Unreadable, MemoryError):
             raise
         except Exception as error:
-            raise file.bad(f"not readable: {type(error).__name__}: {error}") from error
+            raise file.bad(f"the file cannot be read: {type(error).__name__}: {error}") from error
 
     return read
 

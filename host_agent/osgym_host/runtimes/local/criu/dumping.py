@@ -65,7 +65,9 @@ async def dump(criu: str, replica: LocalReplica, pids: Collection[int], folder: 
         DumpStuck: The replica is lost.
     """
     if replica.ids is None or not replica.group.procs_files:
-        raise PointFailed("it has no ids or no control group of its own", replica_id=replica.replica_id)
+        raise PointFailed(
+            "the replica has no ids or no control group of its own", replica_id=replica.replica_id
+        )
     try:
         await asyncio.to_thread(_check_filters, pids)
         await _connections_closed(replica)
@@ -77,7 +79,7 @@ async def dump(criu: str, replica: LocalReplica, pids: Collection[int], folder: 
         pause_ms = (loop.time() - began) * 1000
         return await asyncio.to_thread(_prepare, replica, outside, folder, pause_ms)
     except (OSError, ValueError) as exc:
-        raise PointFailed(f"it could not be dumped: {exc}", replica_id=replica.replica_id) from exc
+        raise PointFailed(f"the replica could not be dumped: {exc}", replica_id=replica.replica_id) from exc
 
 
 def _make(replica: LocalReplica, folder: Path) -> None:
@@ -98,7 +100,7 @@ def _check_filters(pids: Collection[int]) -> None:
             found = re.search(r"^Seccomp_filters:\s*(\d+)", status, re.MULTILINE)
             if found is None or found[1] != "1":
                 name = ascii((task / "comm").read_text(errors="replace").strip())
-                raise ValueError(f"the program {name} has a sandbox of its own")
+                raise ValueError(f"the program {name} has its own sandbox, which cannot be dumped")
 
 
 async def _connections_closed(replica: LocalReplica) -> None:
@@ -111,7 +113,7 @@ async def _connections_closed(replica: LocalReplica) -> None:
     until = loop.time() + CONNECTIONS_S
     while await asyncio.to_thread(_foreign_sockets, (replica.agent or {}).get("pid", replica.pid)):
         if loop.time() >= until:
-            raise PointFailed("somebody is connected to its guest agent", replica_id=replica.replica_id)
+            raise PointFailed("a connection to the guest agent is open", replica_id=replica.replica_id)
         await asyncio.sleep(_LOOK_S)
 
 

@@ -54,7 +54,7 @@ def renumber_ids(folder: Path, first: int) -> None:
 
 def _renumbered(extent: int | bytes, first: int) -> bytes:
     if not isinstance(extent, bytes):
-        raise ImageMalformed("a map of ids that is none")
+        raise ImageMalformed("a malformed map of ids")
     return encode(
         (number, kind, first if number == _LOWER_FIRST else value) for number, kind, value in fields(extent)
     )
@@ -87,7 +87,7 @@ def _read(path: Path) -> tuple[tuple[int, int], bytes]:
         raise ImageMalformed(f"{path.name} is cut short")
     first, second, length = _HEAD.unpack_from(data)
     if len(data) != _HEAD.size + length:
-        raise ImageMalformed(f"{path.name} has another length than it says")
+        raise ImageMalformed(f"{path.name} does not have its announced length")
     return (first, second), data[_HEAD.size :]
 
 

@@ -49,11 +49,13 @@ def find_criu() -> InstalledCriu:
     said = _run([path, "--version"], _TIMEOUT_S)
     version = parse_version(said)
     if version is None:
-        return InstalledCriu(path, lacking=f"{path} does not say its version")
+        return InstalledCriu(path, lacking=f"{path} did not print its version")
     if older_than_needed(version):
         return InstalledCriu(path, version, f"criu {version[0]}.{version[1]} is too old: {NEEDED} is needed")
     if path.startswith(COVERED):
-        return InstalledCriu(path, version, f"{path} lies where a clone sees nothing of the host")
+        return InstalledCriu(
+            path, version, f"{path} lies in a folder that clones cannot see; install it below /usr"
+        )
     if shutil.which("nsenter") is None:
         return InstalledCriu(path, version, "nsenter (util-linux) is not installed")
     return InstalledCriu(path, version)
@@ -69,8 +71,8 @@ def what_is_lacking(criu: InstalledCriu) -> str:
     said = _run([criu.path, "check"], _CHECK_TIMEOUT_S)
     if "Looks good" not in said:
         lines = [line for line in said.splitlines() if "Error" in line] or said.splitlines()
-        return f"its check says: {lines[0][:_MAX_LINE]}" if lines else "its check says nothing"
-    return "" if rights >> _CAP_SYS_RESOURCE & 1 else "root lacks CAP_SYS_RESOURCE here, which its dump needs"
+        return f"`criu check` failed: {lines[0][:_MAX_LINE]}" if lines else "`criu check` printed nothing"
+    return "" if rights >> _CAP_SYS_RESOURCE & 1 else "root lacks CAP_SYS_RESOURCE, which dumps need"
 
 
 def _run(argv: list[str], timeout_s: float) -> str:

@@ -38,7 +38,7 @@ class LocalPoints:
     def __init__(self, folder: Path, *, wanted: bool) -> None:
         self._folder = folder
         self._wanted = wanted
-        self._criu = InstalledCriu(lacking="neither task_templates nor warm_clones is on")
+        self._criu = InstalledCriu(lacking="the settings task_templates and warm_clones are off")
         self._points: dict[str, Dumped] = {}
         self._turn = asyncio.Semaphore(AT_ONCE)
 
@@ -104,13 +104,17 @@ class LocalPoints:
         assert spec.origin is not None
         dumped = self._points.get(spec.origin.point_id)
         if dumped is None:
-            raise PointNotFound(f"there is no point {spec.origin.point_id}", replica_id=spec.replica_id)
+            raise PointNotFound(
+                f"there is no branch point {spec.origin.point_id}", replica_id=spec.replica_id
+            )
         if spec.origin.image_digest != spec.image.digest:
-            raise PointNotFound("the point is of another image", replica_id=spec.replica_id)
+            raise PointNotFound("the branch point was made from another image", replica_id=spec.replica_id)
         if replica.ids is None or not replica.group.procs_files:
-            raise PointNotFound("it has no ids or no control group of its own", replica_id=spec.replica_id)
+            raise PointNotFound(
+                "the replica has no ids or no control group of its own", replica_id=spec.replica_id
+            )
         if await asyncio.to_thread(layer.digest_of, dumped.images, dumped.upper) != dumped.digest:
-            raise PointNotFound("the point's files were changed", replica_id=spec.replica_id)
+            raise PointNotFound("the branch point's files were changed", replica_id=spec.replica_id)
         await _copy(dumped.upper, replica.folder / "upper")
         await asyncio.to_thread(layer.renumber, replica.folder / "upper", dumped.base, replica.ids.base)
         return {
@@ -137,7 +141,7 @@ def _remove_quietly(folder: Path) -> None:
     try:
         trees.remove_tree(None, os.fspath(folder))
     except OSError as exc:
-        _log.warning("%s: not removed: %s", folder, exc)
+        _log.warning("%s could not be removed: %s", folder, exc)
 
 
 async def _copy(source: Path, target: Path) -> None:

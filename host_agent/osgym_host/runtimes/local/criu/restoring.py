@@ -179,7 +179,7 @@ def first_process(folder: str) -> int:
     """
     said = _said(folder, PID_FILE, 32).strip()
     if not said.isdecimal():
-        raise ValueError("that is no number")
+        raise ValueError("not a number")
     return int(said)
 
 
@@ -201,7 +201,7 @@ def _said(folder: str, name: str, most_bytes: int) -> str:
     fd = os.open(f"{folder}/{WORK}/{name}", flags)
     try:
         if not stat.S_ISREG(os.fstat(fd).st_mode):
-            raise OSError(errno.EINVAL, f"{name} is no file")
+            raise OSError(errno.EINVAL, f"{name} is not a file")
         return os.read(fd, most_bytes).decode("utf-8", "replace")
     finally:
         os.close(fd)

@@ -59,7 +59,7 @@ def find_volume(disk: LayeredDisk) -> Ext4:
 def _partition(disk: LayeredDisk) -> int:
     found = [(size, start) for start, size in _partitions(disk) if _is_ext4(disk, start)]
     if not found:
-        raise DiskUnreadable("the disk has no ext4")
+        raise DiskUnreadable("the disk has no ext4 file system")
     return max(found)[1]
 
 
@@ -97,13 +97,13 @@ class Ext4:
         (features,) = struct.unpack_from("<I", block, 96)
         (descriptor_bytes,) = struct.unpack_from("<H", block, 254)
         if features & ~_READABLE:
-            raise DiskUnreadable(f"the ext4 has features {features:#x}")
+            raise DiskUnreadable(f"the ext4 file system has unsupported features {features:#x}")
         if log_size > 6 or not self._per_group or not 128 <= self._inode_bytes <= 4096:
-            raise DiskUnreadable("the ext4 has sizes that cannot be")
+            raise DiskUnreadable("the ext4 file system has impossible sizes")
         self._block_bytes = 1024 << log_size
         self._descriptor_bytes = descriptor_bytes if features & _64BIT else 32
         if not 32 <= self._descriptor_bytes <= 1024:
-            raise DiskUnreadable("the ext4 has sizes that cannot be")
+            raise DiskUnreadable("the ext4 file system has impossible sizes")
         self._descriptors_at = (first_block + 1) * self._block_bytes
 
     def _read(self, offset: int, length: int) -> bytes:
@@ -178,7 +178,7 @@ class Ext4:
         if inode.size > max_bytes:
             raise DiskUnreadable(f"is larger than {max_bytes} bytes")
         if inode.flags & _INODE_ENCRYPTED or (inode.size and not inode.flags & _INODE_EXTENTS):
-            raise DiskUnreadable(f"is kept in a way that is not read here ({inode.flags:#x})")
+            raise DiskUnreadable(f"is stored in an unsupported way ({inode.flags:#x})")
         found = bytearray(inode.size)
         for first, blocks, at in self._extents(inode):
             begin = first * self._block_bytes

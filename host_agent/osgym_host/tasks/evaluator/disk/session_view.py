@@ -57,7 +57,7 @@ def _find(view: _View, path: str) -> _Place:
             continue
         links += 1
         if links > _MAX_LINKS:
-            raise NotThere("is a circle of links")
+            raise NotThere("is a loop of symbolic links")
         target = view.volume.link(place.inode)
         behind = behind[:1] if target.startswith("/") else behind
         ahead += [part for part in target.split("/") if part not in ("", ".")][::-1]
@@ -85,10 +85,10 @@ class _View:
         above = self._at(folder.inode, name)
         if above is None:
             if folder.below is None:
-                raise NotThere("is not there")
+                raise NotThere("does not exist")
             return _Place(self.volume.entry(folder.below, name))
         if stat.S_ISCHR(above.mode):  # a mark: what the image has there was removed
-            raise NotThere("is not there")
+            raise NotThere("does not exist")
         return _Place(above, self._shown_through(above, folder.below, name))
 
     def _top(self, name: bytes) -> _Place:
@@ -112,7 +112,7 @@ class _View:
 
     def _at(self, folder: Inode, name: bytes) -> Inode | None:
         if not stat.S_ISDIR(folder.mode):
-            raise NotThere("is not there")
+            raise NotThere("does not exist")
         try:
             return self.volume.entry(folder, name)
         except NotThere:

@@ -59,7 +59,7 @@ def check_python_file_by_test_suite(
     sys.meta_path.insert(0, ProgramModules(Program(fd, texts), tuple(texts)))
     failed = _failed(lambda: exec(code, module.__dict__))  # noqa: S102 - the test is the task's
     if failed is None and not callable(getattr(module, test_function_name, None)):
-        raise test.bad(f"it has no function {test_function_name}")
+        raise test.bad(f"the file has no function {test_function_name}")
     got: list[Any] = []
     failed = failed or _failed(lambda: got.append(plain(getattr(module, test_function_name)())))
     return Score(0.0, failed) if failed is not None else _score_of(got[0])
@@ -84,7 +84,7 @@ def _compiled(test: InputFile) -> Any:
     try:
         return compile(test.text(), test.name, "exec")
     except (SyntaxError, ValueError) as error:
-        raise test.bad(f"no Python: {error}") from error
+        raise test.bad(f"the file is not valid Python: {error}") from error
 
 
 def _score_of(got: Any) -> Score:

@@ -81,7 +81,7 @@ class Program:
         of_the_test = getattr(value, "__module__", None) == TEST_MODULE
         try:
             if callable(value) and of_the_test:
-                raise TypeError("it exists in this process only")
+                raise TypeError("the object exists only in this process")
             return {"pickle": pickle.dumps(value).hex()}
         except Exception as error:
             if callable(value):
@@ -258,7 +258,7 @@ def plain(value: Any) -> Any:
 
 def _exactly(kind: type, value: Any) -> Any:
     if type(value) is not kind:
-        raise TypeError(f"the program returned something else than {kind.__name__}")
+        raise TypeError(f"the program did not return {kind.__name__}")
     return value
 
 
