@@ -87,7 +87,7 @@ def _tcg_result(tcg: KernelBoot) -> Finding:
         "tcg",
         Status.WARN,
         found,
-        "Not needed by the local runtime. Is the kernel for this processor?",
+        "Not needed by the local runtime. Check that the kernel is for this processor.",
         facts=facts,
     )
 
@@ -105,9 +105,11 @@ async def check_docker(context: DoctorContext) -> list[Finding]:
     except OSError as exc:
         return [Finding("docker", Status.WARN, f"{docker} cannot be run: {exc}.", remedy)]
     if status != 0:
-        return [Finding("docker", Status.WARN, "The client is there, but no daemon answers.", remedy)]
+        return [
+            Finding("docker", Status.WARN, "The docker client is installed, but no daemon answers.", remedy)
+        ]
     version = output.strip()
-    return [Finding("docker", Status.OK, f"Daemon {version} answers.", facts={"version": version})]
+    return [Finding("docker", Status.OK, f"The Docker daemon {version} answers.", facts={"version": version})]
 
 
 async def check_reflink(context: DoctorContext) -> list[Finding]:

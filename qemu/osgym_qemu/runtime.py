@@ -162,7 +162,10 @@ class QemuRuntime(Runtime):
     async def _start(self, ram: GoldenRamCache) -> tuple[_Started, StartReport]:
         options = self._options
         if opened := await asyncio.to_thread(self._snapshots.close_to_others):
-            log.warning("other users of this host could read %d snapshot(s); now they cannot", len(opened))
+            log.warning(
+                "%d snapshot(s) were readable by other users of this host; their permissions were corrected",
+                len(opened),
+            )
         tree = await asyncio.to_thread(open_groups, self._folder)
         launcher = self._make_launcher(tree)
         vms = VmManager(self._folder, launcher, self._network, ram, options.vms)
@@ -223,7 +226,7 @@ class QemuRuntime(Runtime):
             started.vms.close()
             started.resumer.agentless.close()
         except OSError as exc:
-            errors.append(ReplicaDestroyFailed(f"something of the instance is left: {exc}"))
+            errors.append(ReplicaDestroyFailed(f"files of this host agent could not be removed: {exc}"))
         started.ram.close()
         self._lock.release()
         return errors
@@ -302,7 +305,7 @@ class QemuRuntime(Runtime):
         golden = self._snapshots.find(found.spec.image.digest)
         if golden is None:
             raise PointFailed(
-                "the snapshot it was cloned from is gone from the store", replica_id=found.replica_id
+                "the snapshot it was cloned from was removed from the store", replica_id=found.replica_id
             )
         return await self._points.take(found.branch_source(golden), keep=keep)
 

@@ -50,7 +50,7 @@ def test_a_damaged_file_of_pages_is_refused(tmp_path: Path, workers: ThreadPoolE
         with pytest.raises(DeltaFileError, match="too early"):
             read_file(bad, RAM_BYTES, workers)
     bad.write_bytes(data + b"x")
-    with pytest.raises(DeltaFileError, match="more in the file"):
+    with pytest.raises(DeltaFileError, match="longer than its header"):
         read_file(bad, RAM_BYTES, workers)
     with pytest.raises(DeltaFileError, match="do not fit"):
         read_file(good, 2 * RAM_BYTES, workers)
@@ -113,7 +113,7 @@ def announced(size: int, chunks: bytes) -> bytes:
         (struct.pack("<I", 20) + bytes(20), "too small"),
         (struct.pack("<I", 4000) + bytes(4000), "too early"),
         ((struct.pack("<I", 4000) + bytes(4000)) * 255, "too early"),
-        ((struct.pack("<I", 4000) + bytes(4000)) * 257, "more in the file"),
+        ((struct.pack("<I", 4000) + bytes(4000)) * 257, "longer than its header"),
         (struct.pack("<I", 0xFFFFFFFF), "too large"),
     ],
 )

@@ -270,7 +270,7 @@ def test_links_are_no_members(exported: Path) -> None:
 
 
 def test_names_in_the_disk_are_wiped(exported: Path, tmp_path: Path) -> None:
-    """A backing file that the disk names is not there any more once it is taken in."""
+    """A backing file that the disk names no longer exists once it is taken in."""
     secret = make_disk(tmp_path / "secret.qcow2")
     hostile = make_disk(tmp_path / "hostile.qcow2", "-F", "qcow2", "-b", str(secret)).read_bytes()
     packed = repacked(

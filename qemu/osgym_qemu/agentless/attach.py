@@ -33,15 +33,15 @@ NOTES: dict[GuestKind, tuple[str, ...]] = {
     GuestKind.OSGYM: (),
     GuestKind.OSWORLD: (
         "The guest runs OSWorld's server: a clone's random state is stirred, its clock and names are set "
-        "where sudo works with a known password; nothing of it is acknowledged.",
-        "Its screen is judged final from outside: pixels and processors, not timers.",
+        "where sudo works with a known password; none of this is confirmed.",
+        "Its screen counts as final by its pixels and CPU use, since its timers cannot be seen.",
     ),
     GuestKind.NONE: (
         "The guest has no agent: clones share random state, names and machine-id, and their clock is that "
         "of the snapshot.",
         "Files, commands and the accessibility tree are not available (not_available); text is typed on a "
         "US keyboard.",
-        "Its screen is judged final from outside: pixels and processors, not timers.",
+        "Its screen counts as final by its pixels and CPU use, since its timers cannot be seen.",
     ),
 }
 """Restrictions of clones of such guests, for `Capabilities.notes`."""

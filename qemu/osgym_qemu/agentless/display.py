@@ -135,14 +135,14 @@ class QmpDisplay:
                 raise BadFrame(f"{length} bytes")
             return await asyncio.to_thread(self._read, length)
         except QmpClosed as exc:
-            raise DisplayLost(f"the machine is gone: {exc}") from exc
+            raise DisplayLost(f"the virtual machine has ended: {exc}") from exc
         except (QmpError, BadFrame, OSError) as exc:
             raise DisplayFailed(f"the screen could not be read: {exc}") from exc
 
     def _read(self, length: int) -> Frame:
         with self._reading:
             if self._memory < 0:
-                raise BadFrame("it is closed")
+                raise BadFrame("the display is closed")
             data = os.pread(self._memory, length, 0)
         return parse_ppm(data)
 
@@ -165,9 +165,9 @@ class QmpDisplay:
                 said = [word for event in part for word in to_qmp(event, screen)]
                 await self._qmp.execute("input-send-event", {"events": said})
         except QmpClosed as exc:
-            raise DisplayLost(f"the machine is gone: {exc}") from exc
+            raise DisplayLost(f"the virtual machine has ended: {exc}") from exc
         except QmpError as exc:
-            raise DisplayFailed(f"the input did not arrive: {exc}") from exc
+            raise DisplayFailed(f"the input could not be sent: {exc}") from exc
 
     def release_buffers(self) -> None:
         """Free the memory of the last frame."""

@@ -63,7 +63,7 @@ class AgentlessEngine:
     @asynccontextmanager
     async def _exclusive(self) -> AsyncIterator[GuestDisplay]:
         if self._waiting >= MAX_WAITING:
-            raise RefusedRequest(429, GuestErrorCode.BUSY, f"{MAX_WAITING} calls wait for the screen already")
+            raise RefusedRequest(429, GuestErrorCode.BUSY, f"{MAX_WAITING} calls already wait for the screen")
         self._waiting += 1
         try:
             await self._lock.acquire()
@@ -113,7 +113,7 @@ class AgentlessEngine:
             RefusedRequest: 504 `not_ready` when it was not in time.
         """
         ends_s = time.monotonic() + timeout_s
-        missing = "it was not looked at"
+        missing = "the screen was not read"
         while (left_s := ends_s - time.monotonic()) > 0:
             try:
                 missing = await self._not_ready(left_s, quiet_s, size)
@@ -125,7 +125,9 @@ class AgentlessEngine:
                 self.is_ready = True
                 return
             await asyncio.sleep(min(READY_TURN_S, left_s))
-        raise RefusedRequest(504, GuestErrorCode.NOT_READY, f"not within {timeout_s:g} s: {missing}")
+        raise RefusedRequest(
+            504, GuestErrorCode.NOT_READY, f"the desktop was not ready within {timeout_s:g} s: {missing}"
+        )
 
     async def _not_ready(self, left_s: float, quiet_s: float, size: tuple[int, int] | None) -> str:
         """Wait for quiet; return what is missing then, empty when it is ready."""
@@ -143,7 +145,7 @@ class AgentlessEngine:
             )
             self._screen = found.frame.size
         if size is not None and found.frame.size != size:
-            return "the screen is {}x{} and not {}x{}".format(*found.frame.size, *size)
+            return "the screen is {}x{} instead of {}x{}".format(*found.frame.size, *size)
         if found.reason is SettleReason.TIMEOUT:
             return "the screen is not quiet"
         return "the screen is blank" if await asyncio.to_thread(frames.is_blank, found.frame) else ""

@@ -193,4 +193,4 @@ def _chunk(kind: bytes, data: bytes) -> bytes:
 
 def _check_size(width: int, height: int) -> None:
     if not (0 < width <= MAX_SIDE_PX and 0 < height <= MAX_SIDE_PX and width * height <= MAX_PIXELS):
-        raise BadFrame(f"a screen of {width}x{height} is not believed")
+        raise BadFrame(f"a screen of {width}x{height} is implausible")

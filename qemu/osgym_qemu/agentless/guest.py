@@ -109,7 +109,7 @@ class AgentlessGuest:
 
     @property
     def address(self) -> UnixAddress:
-        assert self._path is not None, "it is not open"
+        assert self._path is not None, "the guest is not open"
         return UnixAddress(self._path)
 
     async def close(self) -> None:
@@ -132,7 +132,7 @@ class AgentlessGuest:
             if request.path == "/v1/identity":
                 raise osworld.not_available(request)
             raise RefusedRequest(
-                404, GuestErrorCode.NOT_FOUND, f"there is no {request.method} {request.path}"
+                404, GuestErrorCode.NOT_FOUND, f"unknown path {request.method} {request.path}"
             )
         return await self._besides(request)
 
@@ -230,7 +230,7 @@ async def _reach(facts: MachineFacts) -> tuple[GuestDisplay, Vcpus | None]:
             case ScreenSource.VGA:
                 raise ValueError("the VGA screen is read by a QMP server")
             case ScreenSource.SERVER if facts.server is None:
-                raise ValueError("the screen cannot come from a server that the guest does not have")
+                raise ValueError("--screen server needs a guest with a server")
             case ScreenSource.SERVER:
                 if machine is not None:
                     await machine.close()

@@ -176,7 +176,7 @@ def stroke(keysym: int) -> Keystroke:
     found = STROKES.get(keysym)
     if found is None:
         raise Untypable(
-            f"{_name(keysym)} is on no key of a US keyboard, and this guest has no agent to type it otherwise"
+            f"{_name(keysym)} is on no key of a US keyboard, and this guest has no agent that could type it"
         )
     return found
 

@@ -73,9 +73,11 @@ def endpoint(request: HttpRequest) -> ForwardedEndpoint:
     """
     found = ENDPOINTS.get(request.path)
     if found is None:
-        raise RefusedRequest(404, GuestErrorCode.NOT_FOUND, f"there is no {request.path}")
+        raise RefusedRequest(404, GuestErrorCode.NOT_FOUND, f"unknown path {request.path}")
     if request.method not in found.methods:
-        raise RefusedRequest(405, GuestErrorCode.METHOD_NOT_ALLOWED, f"{request.path} takes {found.methods}")
+        raise RefusedRequest(
+            405, GuestErrorCode.METHOD_NOT_ALLOWED, f"{request.path} accepts {found.methods}"
+        )
     return found
 
 

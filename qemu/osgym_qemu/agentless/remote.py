@@ -197,7 +197,7 @@ class RemoteDisplay:
         try:
             answer = await self._server.call("POST", "/execute", body, timeout_s=timeout_s)
         except RefusedRequest as exc:
-            raise DisplayFailed(f"the input did not arrive: {exc.message}") from exc
+            raise DisplayFailed(f"the input could not be sent: {exc.message}") from exc
         text = b"".join(bytes(part[:MAX_ANSWER_BYTES]) for part in answer.body)[:MAX_ANSWER_BYTES]
         try:
             done = json.loads(text)

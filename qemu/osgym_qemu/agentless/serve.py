@@ -172,7 +172,7 @@ class UnixServer:
         except (OSError, TimeoutError, h11.RemoteProtocolError):
             raise
         except Exception as exc:  # the top of a request: logged, and the server goes on
-            log.exception("a fault of ours while serving %s", head.target)
+            log.exception("internal error while serving %s", head.target)
             return RefusedRequest(500, GuestErrorCode.INTERNAL, f"{type(exc).__name__}: {exc}").answer()
 
 
@@ -193,11 +193,11 @@ async def _body(protocol: h11.Connection, reader: asyncio.StreamReader) -> bytes
         if isinstance(event, h11.EndOfMessage):
             return parts[0] if len(parts) == 1 and isinstance(parts[0], bytes) else b"".join(parts)
         if not isinstance(event, h11.Data):
-            raise ConnectionResetError("the body was cut off")
+            raise ConnectionResetError("the body is incomplete")
         length += len(event.data)
         if length > MAX_BODY_BYTES:
             raise RefusedRequest(
-                413, GuestErrorCode.BODY_TOO_LARGE, f"a body has up to {MAX_BODY_BYTES} bytes"
+                413, GuestErrorCode.BODY_TOO_LARGE, f"the body must have at most {MAX_BODY_BYTES} bytes"
             )
         parts.append(event.data)
 

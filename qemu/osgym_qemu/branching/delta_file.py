@@ -128,7 +128,7 @@ def _unpack(packed: bytes, place: memoryview) -> None:
         except zlib.error as exc:
             raise DeltaFileError(f"a chunk is damaged: {exc}") from exc
         if len(data) != len(place) or not unpacker.eof or unpacker.unused_data:
-            raise DeltaFileError("a chunk has not the size it should have")
+            raise DeltaFileError("a chunk has the wrong size")
         place[:] = data
 
 
@@ -137,11 +137,11 @@ def _read_head(file: BinaryIO, ram_bytes: int) -> Extents:
     file_bytes = os.fstat(file.fileno()).st_size
     magic, version, page, size, count, chunks, checksum = _HEADER.unpack(_exactly(file, _HEADER.size))
     if magic != _MAGIC or version != _VERSION:
-        raise DeltaFileError("not a file of RAM pages, or of a newer version")
+        raise DeltaFileError("the file has no RAM pages, or a newer version")
     if page != PAGE or size != ram_bytes:
         raise DeltaFileError(f"pages of {page} bytes of {size} bytes of RAM do not fit {PAGE} of {ram_bytes}")
     if count > ram_bytes // PAGE:
-        raise DeltaFileError(f"{count} runs are more than there are pages")
+        raise DeltaFileError(f"{count} runs are more than the number of pages")
     if _HEADER.size + 16 * count > file_bytes:
         raise DeltaFileError("the file ends too early")
     data = _exactly(file, 16 * count)
@@ -175,7 +175,7 @@ def _check_chunks(file: BinaryIO, size: int, chunks: int, file_bytes: int) -> No
         if at > file_bytes:
             raise DeltaFileError("the file ends too early")
     if at != file_bytes:
-        raise DeltaFileError("there is more in the file than its header says")
+        raise DeltaFileError("the file is longer than its header says")
     file.seek(first)
 
 

@@ -241,7 +241,7 @@ def _top_number(answer: object) -> int:
             return 0
         if isinstance(node, str) and (match := _TOP_NODE.match(node)):
             return int(match.group(1))
-    raise DiskChainError("QEMU has no disk of ours")
+    raise DiskChainError("QEMU does not have the replica's disk")
 
 
 def _layers(folder: Path, overlay: Path, number: int) -> list[Path]:

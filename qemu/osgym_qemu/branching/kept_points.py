@@ -201,7 +201,7 @@ class KeptPointStore:
             try:
                 found.append(self.load(folder.name))
             except (PointFailed, PointNotFound) as exc:
-                log.warning("a checkpoint is left out: %s", exc)
+                log.warning("a checkpoint cannot be used and is skipped: %s", exc)
         return sorted(found, key=lambda point: point.info.created_at)
 
     def remove(self, point_id: str) -> None:

@@ -170,7 +170,7 @@ async def pause_and_capture(
     """
     status = (await qmp.query("query-status", timeout_s=_QUERY_TIMEOUT_S)).get("status")
     if status != "running":
-        raise PauseFailed(f"the machine does not run: {status}")
+        raise PauseFailed(f"the virtual machine is not running: {status}")
     fd = os.open(state, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
     try:
         name = await qmp.add_fd(fd)
@@ -219,7 +219,7 @@ async def screen_memory(qmp: Qmp) -> MappedRange | None:
 
 async def _host_memory(qmp: Qmp, address: int, size_bytes: int) -> MappedRange | None:
     if not 0 < size_bytes <= _SCREEN_MAX_BYTES:
-        raise QmpError("query-pci", "", f"a screen memory of {size_bytes} bytes")
+        raise QmpError("query-pci", "", f"the screen memory has an implausible size of {size_bytes} bytes")
     match = _HOST_ADDRESS.search(await qmp.hmp(f"gpa2hva 0x{address:x}", timeout_s=_QUERY_TIMEOUT_S))
     if match is None:
         return None

@@ -80,7 +80,7 @@ def export_point(store: KeptPointStore, point_id: str, target: Path) -> None:
     """
     point = store.load(point_id)
     if target.exists():
-        raise PointFailed(f"{target} is there already")
+        raise PointFailed(f"{target} already exists")
     partial = target.with_name(f".{target.name}.{uuid.uuid4().hex[:8]}")
     try:
         fd = os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
@@ -135,21 +135,21 @@ def import_point(store: KeptPointStore, data_dir: Path, source: Path) -> PointDa
     except PointFailed:
         raise
     except (OsgymHostError, OSError) as exc:
-        raise PointFailed(f"{source.name} cannot be taken in: {exc}") from exc
+        raise PointFailed(f"{source.name} cannot be imported: {exc}") from exc
 
 
 def _import(store: KeptPointStore, data_dir: Path, file: BinaryIO, folder: Path) -> PointData:
     try:
         announced = _Export.model_validate_json(_read_small(file, EXPORT)).files
     except ValidationError as exc:
-        raise PointFailed("the file does not say what is in it") from exc
+        raise PointFailed("the file has no manifest") from exc
     names = [name for name in _ORDER if name in announced]
     if set(announced) - set(_ORDER) or set(_ORDER) - set(_OPTIONAL) - set(names):
-        raise PointFailed("the file has not the members of an exported branch point")
+        raise PointFailed("the file does not have the members of an exported branch point")
     manifest = PointManifest.read(_checked(_read_small(file, MANIFEST), announced[MANIFEST]))
     golden = _golden(data_dir, manifest)
     if (SCREEN in names) != (manifest.screen_bytes > 0):
-        raise PointFailed("the file has a screen that its manifest does not know, or none that it knows")
+        raise PointFailed("the file and its manifest disagree about a screen")
     token = None
     if TOKEN in names:
         token = _checked(_read_small(file, TOKEN), announced[TOKEN]).decode("latin-1")
@@ -178,10 +178,10 @@ def _golden(data_dir: Path, manifest: PointManifest) -> GoldenSnapshot:
     except ImageNotFound as exc:
         here = ", ".join(snapshot.digest[:12] for snapshot in snapshots.all()) or "none"
         raise PointFailed(
-            f"it is of the golden snapshot {manifest.image_digest[:12]}, and on this host there is {here}"
+            f"it was made from the golden snapshot {manifest.image_digest[:12]}, and this host has {here}"
         ) from exc
     if manifest.ram_bytes != golden.shape.ram_mib << 20 or manifest.disk_bytes != golden.disk_bytes:
-        raise PointFailed("its RAM or disk is not of the size of the golden snapshot's")
+        raise PointFailed("its RAM or disk has another size than the golden snapshot's")
     return golden
 
 
@@ -198,7 +198,7 @@ def _check_sizes(announced: dict[str, _File], manifest: PointManifest, folder: P
     needed = sum(entry.size for entry in announced.values())
     free = shutil.disk_usage(folder).free
     if needed + _ROOM_BYTES > free:
-        raise PointFailed(f"it needs {needed >> 20} MiB of disk, and {free >> 20} MiB are free")
+        raise PointFailed(f"it needs {needed >> 20} MiB of disk, but only {free >> 20} MiB are free")
 
 
 def _clean_disk(path: Path, golden: GoldenSnapshot) -> None:
@@ -207,7 +207,7 @@ def _clean_disk(path: Path, golden: GoldenSnapshot) -> None:
         head = file.read(_HEAD_BYTES)
         header = parse_header(head, path.stat().st_size)
         if header.virtual_bytes != golden.disk_bytes or 1 << header.cluster_bits > _HEAD_BYTES:
-            raise Qcow2Error("the disk is not of the golden snapshot's size")
+            raise Qcow2Error("the disk has another size than the golden snapshot's")
         file.seek(0)
         file.write(without_names(head, header))
 
@@ -227,7 +227,7 @@ def _next_size(file: BinaryIO, name: str) -> int:
 def _read_small(file: BinaryIO, name: str) -> bytes:
     size = _next_size(file, name)
     if size > _SMALL_BYTES:
-        raise PointFailed(f"{name} has {size} bytes, which is too much")
+        raise PointFailed(f"{name} has {size} bytes, which is too large")
     data = file.read(size)
     if len(data) != size or len(file.read(-size % _BLOCK)) != -size % _BLOCK:
         raise PointFailed("the file ends too early")
@@ -236,14 +236,14 @@ def _read_small(file: BinaryIO, name: str) -> bytes:
 
 def _checked(data: bytes, announced: _File) -> bytes:
     if len(data) != announced.size or hashlib.sha256(data).hexdigest() != announced.sha256:
-        raise PointFailed("the file is damaged: a digest is wrong")
+        raise PointFailed("the file is damaged: a digest does not match")
     return data
 
 
 def _copy_member(file: BinaryIO, name: str, announced: _File, target: Path) -> None:
     size = _next_size(file, name)
     if size != announced.size:
-        raise PointFailed(f"{name} has not the size that was announced")
+        raise PointFailed(f"{name} does not have the announced size")
     digest, left = hashlib.sha256(), size
     with target.open("xb") as out:
         while left:
@@ -255,4 +255,4 @@ def _copy_member(file: BinaryIO, name: str, announced: _File, target: Path) -> N
             left -= len(data)
     file.read(-size % _BLOCK)
     if digest.hexdigest() != announced.sha256:
-        raise PointFailed(f"the file is damaged: the digest of {name} is wrong")
+        raise PointFailed(f"the file is damaged: the digest of {name} does not match")

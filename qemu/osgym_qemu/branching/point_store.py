@@ -194,7 +194,7 @@ class BranchPointStore:
         assert point.ram is not None
         machine, shape = child.machine, child.golden.shape
         if point.info.image_digest != child.golden.digest or point.ram_bytes != child.ram.size_bytes:
-            raise PointFailed("it is of another golden snapshot than the process")
+            raise PointFailed("the branch point was made from another golden snapshot than the process")
         layers = await self._in_thread(disk_chain.link_below, point.layers, child.folder)
         results = await asyncio.gather(
             self._restore_ram(point, child),
@@ -208,7 +208,7 @@ class BranchPointStore:
         if shape.vga and point.screen is not None:
             screen = await screen_memory(machine.qmp)
             if screen is None or screen.end - screen.start != point.screen_bytes:
-                raise PointFailed("the screen of the process is not that of the point")
+                raise PointFailed("the screen of the process has another size than the branch point's")
             await self._in_thread(write_delta, machine.pid, screen, point.screen)
 
     async def _restore_ram(self, point: PointData, child: BranchChild) -> None:
@@ -255,7 +255,7 @@ class BranchPointStore:
                 point.screen = delta_file.read_file(point.folder / SCREEN, point.screen_bytes, self._helpers)
             point.ram = ram
         except FileNotFoundError as exc:
-            raise PointNotFound(f"the checkpoint {point.info.point_id} is gone") from exc
+            raise PointNotFound(f"the checkpoint {point.info.point_id} was deleted") from exc
         except (OsgymHostError, OSError) as exc:
             raise PointFailed(f"the checkpoint {point.info.point_id} cannot be read: {exc}") from exc
 

@@ -167,7 +167,7 @@ class RamScanner:
         try:
             self._pagemap = os.open(f"/proc/{pid}/pagemap", os.O_RDONLY | os.O_CLOEXEC)
         except OSError as exc:
-            raise RamDeltaError(f"process {pid} may not be looked into: {exc}; {_ATTACH_REMEDY}") from exc
+            raise RamDeltaError(f"process {pid} cannot be inspected: {exc}; {_ATTACH_REMEDY}") from exc
         self.by_ioctl = use_ioctl and self._has_ioctl()
 
     def __enter__(self) -> Self:
@@ -318,9 +318,9 @@ def _read_maps(pid: int) -> list[str]:
     try:
         return Path(f"/proc/{pid}/maps").read_text().splitlines()
     except PermissionError as exc:
-        raise RamDeltaError(f"process {pid} may not be looked into: {exc}; {_ATTACH_REMEDY}") from exc
+        raise RamDeltaError(f"process {pid} cannot be inspected: {exc}; {_ATTACH_REMEDY}") from exc
     except OSError as exc:
-        raise RamDeltaError(f"process {pid} is gone: {exc}") from exc
+        raise RamDeltaError(f"process {pid} has ended: {exc}") from exc
 
 
 def _addresses(pieces: Sequence[MappedRange], extents: Extents) -> tuple[array[int], array[int], array[int]]:
@@ -395,6 +395,6 @@ def _move(
         moved = call(pid, local_at + 16 * start, count, remote_at + 16 * start, count, 0)
         if moved != size:
             code = ctypes.get_errno()
-            reason = os.strerror(code) if moved < 0 else f"only {moved} of {size} bytes"
+            reason = os.strerror(code) if moved < 0 else f"only {moved} of {size} bytes were copied"
             remedy = f"; {_ATTACH_REMEDY}" if moved < 0 and code == errno.EPERM else ""
             raise RamDeltaError(f"the memory of process {pid} cannot be copied: {reason}{remedy}")

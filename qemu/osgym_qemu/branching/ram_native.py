@@ -104,7 +104,7 @@ class RamLibraryLoader:
                 try:
                     self._built = await asyncio.to_thread(RamLibrary.build, self._folder)
                 except NativeUnavailable as exc:
-                    log.warning("branching copies memory, which is slower: %s", exc)
+                    log.warning("fork_native is off: branching copies memory, which is slower: %s", exc)
                     self._folder = None
         return self._built
 
@@ -134,7 +134,7 @@ class RamControl:
         finally:
             self.close()
         if len(answer) != _STATUS.size:
-            raise NativeFailed("QEMU does not map the pages of a branch point: it hung up")
+            raise NativeFailed("QEMU does not map the pages of a branch point: it closed the connection")
         (status,) = _STATUS.unpack(answer)
         if status != 0:
             raise NativeFailed(f"QEMU cannot map the pages of a branch point: {os.strerror(int(status))}")

@@ -155,7 +155,7 @@ def _warmup(image: DiskImage, name: str, given: Path | None) -> Warmup | None:
     folder = find_images_folder()
     found = find_warmup(name if given is None else str(given), folder)
     if given is not None and found is None:
-        raise DefinitionError(f"no warm-up is called {str(given)!r}", f"look into {folder / 'warmups'}")
+        raise DefinitionError(f"there is no warm-up {str(given)!r}", f"its folder is {folder / 'warmups'}")
     return found
 
 

@@ -58,7 +58,7 @@ class AdoptableVms:
         """
         vm = self._get(record)
         if vm is None or not vm.is_alive:
-            raise ReplicaNotFound(f"{record.replica_id} is not there any more", replica_id=record.replica_id)
+            raise ReplicaNotFound(f"{record.replica_id} no longer exists", replica_id=record.replica_id)
         return vm
 
     async def adopt(self, vm: ManagedVm, snapshots: SnapshotRegistry, resumer: CloneResumer) -> QemuReplica:

@@ -105,7 +105,9 @@ async def give_up_token(address: GuestAddress, token: str, generation: int, *, t
     finally:
         client.close()
     if answer.status != 200 or told.status != 401:
-        raise IdentityRefused(f"its token still opens it (status {answer.status}, then {told.status})")
+        raise IdentityRefused(
+            f"the guest still accepts the snapshot's token (status {answer.status}, then {told.status})"
+        )
     return True
 
 
@@ -124,7 +126,7 @@ async def assign(
         IdentityRefused: It refused, made no sense, or did not answer within `timeout_s`.
     """
     clients = [HttpClient(address, token=token) for token in (old_token, identity.token)]
-    error = "it was not asked"
+    error = "the guest was not asked"
     number, try_s = 0, _FIRST_TRY_S
     loop = asyncio.get_running_loop()
     until = loop.time() + timeout_s
@@ -170,7 +172,7 @@ def acknowledged(answer: HttpResponse, identity: GuestIdentity) -> Mapping[str, 
         raise IdentityRefused(f"not for generation {identity.generation}: {text}")
     applied = fields.get("applied")
     if not isinstance(applied, dict):
-        raise IdentityRefused(f"it does not say what was applied: {text}")
+        raise IdentityRefused(f"the guest did not report what was applied: {text}")
     failed = sorted(name for name in REQUIRED if applied.get(name, True) is not True)
     if failed or applied.get("seed") is not True:
         raise IdentityRefused(f"not applied: {', '.join(failed) or 'seed'}")

@@ -221,7 +221,7 @@ class ParkedPool(Generic[T]):
             if waiter is not None:
                 waiter.set_exception(exc)
             else:
-                log.warning("a virtual machine could not be parked: %s", exc)
+                log.warning("a parked QEMU process could not be started: %s", exc)
         else:
             self._backoff = self._backoff.succeeded()
             if self._closed:
@@ -252,7 +252,7 @@ class ParkedPool(Generic[T]):
         if machine in self._ready:
             self._ready.remove(machine)
             self._watches.pop(machine, None)
-            log.warning("a parked virtual machine ended by itself; it is replaced")
+            log.warning("a parked QEMU process ended by itself and is replaced")
             self._spawn(self._discard_quietly(machine))
             self._backoff = self._backoff.failed(self._options.backoff, time.monotonic())
             self._fill()
@@ -268,7 +268,7 @@ class ParkedPool(Generic[T]):
         try:
             await self._discard(machine)
         except Exception:  # the top of a task; the next host agent finds its record
-            log.exception("a parked virtual machine could not be removed")
+            log.exception("a parked QEMU process could not be removed")
 
     def _spawn(self, work: Awaitable[None]) -> None:
         task = asyncio.ensure_future(work)

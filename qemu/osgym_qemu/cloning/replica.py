@@ -176,7 +176,7 @@ class QemuReplica(Replica):
         if self._cause is not None:
             cause = self._cause
         elif self.destroying:
-            cause = DeathCause(ExitReason.DESTROYED, "it was destroyed")
+            cause = DeathCause(ExitReason.DESTROYED, "the replica was destroyed")
         else:
             cause = rules.cause_of_end(end, self._spec.ram_mib)
         return ExitInfo(cause.reason, cause.detail, end.exit_code, end.signal, self.console_tail())

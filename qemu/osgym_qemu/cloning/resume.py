@@ -102,7 +102,7 @@ class CloneResumer:
                 raise
             tail = replica.console_tail() if replica is not None else ""
             raise ReplicaCreateFailed(
-                f"a clone of {golden.name} could not be woken up: {exc}",
+                f"a clone of {golden.name} could not be resumed: {exc}",
                 step=step,
                 replica_id=spec.replica_id,
                 log_tail=tail,
@@ -162,7 +162,7 @@ class CloneResumer:
         try:
             await asyncio.wait((asking, dying), return_when=asyncio.FIRST_COMPLETED)
             if not asking.done():
-                raise IdentityRefused(f"it died: {dying.result().detail}")
+                raise IdentityRefused(f"the clone ended: {dying.result().detail}")
             replica.desktop_ready = (await asking).get("desktop_ready") is True
         finally:
             for task in (asking, dying):
@@ -176,7 +176,7 @@ class CloneResumer:
         try:
             await vm.remove()
         except ReplicaDestroyFailed:  # its record is still there, and the next start reads it
-            log.exception("a clone that failed is not wholly removed")
+            log.exception("a clone that failed could not be removed completely")
         if replica is not None:
             await replica.close()
 
@@ -189,19 +189,19 @@ def check_spec(spec: ReplicaSpec, golden: GoldenSnapshot, network: Network) -> N
     """
     if spec.egress not in network.egress:
         raise RuntimeUnsupported(
-            f"machines of this host cannot have egress {spec.egress.value!r}.",
-            remedy=f"It can be: {', '.join(sorted(network.egress))}.",
+            f"this host's virtual machines cannot have egress {spec.egress.value!r}.",
+            remedy=f"Possible values: {', '.join(sorted(network.egress))}.",
             replica_id=spec.replica_id,
         )
     if spec.screen != golden.screen:
         raise RuntimeUnsupported(
             f"the desktop of {golden.name} was frozen at {golden.screen}, not {spec.screen}.",
-            remedy="Ask for that, or make a snapshot of the size you want.",
+            remedy="Leave `screen` out, or make a snapshot with that screen size.",
             replica_id=spec.replica_id,
         )
     if spec.environment:
         raise RuntimeUnsupported(
-            "the session of a clone runs already; it takes no environment", replica_id=spec.replica_id
+            "the session of a clone already runs, so it cannot get an environment", replica_id=spec.replica_id
         )
     if spec.origin is not None and spec.origin.image_digest != golden.digest:
         raise RuntimeUnsupported(

@@ -52,7 +52,8 @@ class SnapshotRegistry:
                 raise RuntimeUnsupported(str(exc)) from exc
         else:
             raise RuntimeUnsupported(
-                "the qemu runtime needs a golden snapshot", remedy="`osgym image snapshot small` makes one."
+                "the qemu runtime needs a golden snapshot",
+                remedy="Make one with `osgym image snapshot small`.",
             )
         self._known[golden.digest] = golden
         return golden

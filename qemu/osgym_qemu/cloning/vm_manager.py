@@ -188,7 +188,7 @@ class VmManager:
                 await machine.remove()
             await self._clear(name)
         except (RuntimeFault, OSError):  # its record is still there, and the next host agent reads it
-            log.exception("something of %s is left in %s", name, folder)
+            log.exception("files of %s could not be removed from %s", name, folder)
 
     def update_record(self, vm: ManagedVm, record: VmRecord) -> None:
         """Replace the record of a machine.
@@ -285,7 +285,9 @@ class VmManager:
             try:
                 await self._clear(name)
             except OSError as exc:
-                raise RuntimeFault(f"a former virtual machine's folder cannot be removed: {exc}") from exc
+                raise RuntimeFault(
+                    f"the folder of an earlier virtual machine cannot be removed: {exc}"
+                ) from exc
         return len(names - set(keep)), killed
 
 

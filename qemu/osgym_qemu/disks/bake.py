@@ -80,7 +80,7 @@ class DiskBaker:
             if found is None:
                 found = self._make(request, begin_s)
             else:
-                self._progress.note("nothing changed: the disk is there already")
+                self._progress.note("nothing changed: the disk already exists")
             self._disks.tag(name, found.digest)
             return found
 

@@ -81,7 +81,7 @@ def check_qcow2(disk: Path) -> None:
     if status not in (0, _LEAKS_ONLY):
         raise ImageError(
             f"the qcow2 is damaged: qemu-img check ended with {status}, {_tail(said)}",
-            "make it whole where it is from: qemu-img convert -O qcow2",
+            "repair it on its original machine: qemu-img convert -O qcow2",
         )
 
 
@@ -131,7 +131,10 @@ def _check_info(tool: str, source: Path, name: str) -> int:
         raise _names_others(source)
     size = said.get("virtual-size")
     if not isinstance(size, int) or not 0 < size <= MAX_VIRTUAL_BYTES:
-        raise ImageError(f"{source}: a disk of {size} bytes is not believed", "up to 2 TiB can be taken in")
+        raise ImageError(
+            f"{source}: the disk claims an implausible size of {size} bytes",
+            "disks of up to 2 TiB can be imported",
+        )
     return size
 
 
@@ -149,7 +152,8 @@ def _info(tool: str, source: Path, name: str) -> dict[str, Any]:
 
 def _names_others(source: Path) -> ImageError:
     return ImageError(
-        f"{source} refers to other files", "make it whole first, where they are: qemu-img convert -O qcow2"
+        f"{source} refers to other files",
+        "merge them first on the machine that has them: qemu-img convert -O qcow2",
     )
 
 

@@ -89,8 +89,8 @@ def _examine_qcow2(source: Path) -> None:
         with source.open("rb") as file:
             qcow2.check_file(file)
     except qcow2.Qcow2Error as exc:
-        hint = f"where it is from, make it whole: qemu-img convert -O qcow2 {source.name} whole.qcow2"
-        raise ImageError(f"{source} cannot be taken in: {exc}", hint) from exc
+        hint = f"convert it on its original machine: qemu-img convert -O qcow2 {source.name} whole.qcow2"
+        raise ImageError(f"{source} cannot be imported: {exc}", hint) from exc
     except OSError as exc:
         raise ImageError(f"{source} cannot be read: {exc.strerror}") from exc
 
@@ -125,7 +125,7 @@ def import_disk(
             foreign.convert(copied, found_kind, disk, moved)
             disk.chmod(0o644)
         if examine(disk) is not kind:  # what was looked at before could have been replaced since
-            raise ImageError(f"{request.source} has changed meanwhile", "import it again")
+            raise ImageError(f"{request.source} changed during the import", "import it again")
         if found_kind is DiskFormat.QCOW2:
             foreign.check_qcow2(disk)
         firmware = request.firmware or guess_firmware(disk, kind)
@@ -163,7 +163,7 @@ def guess_firmware(disk: Path, kind: DiskFormat) -> Firmware:
     ways = boot_ways(head or b"")
     if ways.firmware is None:
         what = f"a {ways.table} partition table without a boot loader" if ways.table else "no partition table"
-        raise ImageError(f"firmware: the disk has {what} that could be found", "say --firmware bios or uefi")
+        raise ImageError(f"firmware: the disk has {what} that could be found", "give --firmware bios or uefi")
     return ways.firmware
 
 

@@ -43,7 +43,7 @@ def empty_qcow2(size_bytes: int, backing: str = "", backing_format: str = "") ->
     """
     name = os.fsencode(backing)
     if size_bytes <= 0 or size_bytes % 512 or len(name) > _MAX_BACKING_BYTES:
-        raise ValueError(f"no overlay of {size_bytes} bytes over {backing!r}")
+        raise ValueError(f"no overlay of {size_bytes} bytes can be made over {backing!r}")
     cluster = 1 << CLUSTER_BITS
     # A first-level entry stands for a table of one cluster, 8 bytes for each cluster of the disk.
     entries = -(-size_bytes // (cluster * cluster // 8))

@@ -220,7 +220,7 @@ def _copy(source: int, target: int, offset: int, length: int) -> None:
         while done < len(view):
             got = os.preadv(source, [view[done : done + _CHUNK_BYTES]], begin + done)
             if not got:
-                raise OSError(errno.EIO, "the file is shorter than it was")
+                raise OSError(errno.EIO, "the file became shorter")
             done += got
 
 

@@ -132,7 +132,7 @@ class GoldenRamCache:
             OSError: It has none, or it cannot be read.
         """
         if golden.uefi is None:
-            raise FileNotFoundError(f"{golden.name} has no firmware of its own")
+            raise FileNotFoundError(f"{golden.name} has no firmware file")
         if golden.digest not in self._firmware:
             self._firmware[golden.digest] = memory_copy(golden.uefi)
         return self._firmware[golden.digest]
@@ -148,7 +148,7 @@ class GoldenRamCache:
         try:
             self._files[digest] = RamFile.recover(pid, identity)
         except RamFileError as exc:
-            log.warning("the golden RAM of snapshot %s is loaded anew: %s", digest[:12], exc)
+            log.warning("the golden RAM of snapshot %s is loaded again: %s", digest[:12], exc)
 
     def close(self) -> None:
         """Close all. Idempotent."""

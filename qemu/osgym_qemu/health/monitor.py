@@ -76,7 +76,7 @@ class HealthMonitor:
                     await asyncio.sleep(_STOPPED_AGAIN_S)
                     self.check(maybe_stopped)
             except Exception:  # the top of a task: without it nobody would check any more
-                log.exception("looking at the virtual machines failed")
+                log.exception("the check of the virtual machines failed")
 
     def check(self, machines: Iterable[MonitoredVm]) -> list[MonitoredVm]:
         """Check these machines once; return those that are found stopped for the first time."""

@@ -56,22 +56,22 @@ def cause_of_status(status: str) -> DeathCause | None:
 
 _REBOOTED = DeathCause(ExitReason.GUEST_REBOOTED, "its guest restarted itself")
 _CAUSES_OF_STATUS = {
-    "internal-error": DeathCause(ExitReason.EMULATOR_FAILED, "QEMU could not go on (internal-error)"),
-    "io-error": DeathCause(ExitReason.IO_ERROR, "it stands after an error of its disk"),
+    "internal-error": DeathCause(ExitReason.EMULATOR_FAILED, "QEMU stopped with an internal error"),
+    "io-error": DeathCause(ExitReason.IO_ERROR, "it is paused after an error of its disk"),
     "guest-panicked": DeathCause(ExitReason.GUEST_PANIC, "its kernel panicked"),
-    "shutdown": DeathCause(ExitReason.GUEST_SHUTDOWN, "its guest switched itself off"),
+    "shutdown": DeathCause(ExitReason.GUEST_SHUTDOWN, "its guest shut itself down"),
     "watchdog": DeathCause(ExitReason.HUNG, "its watchdog fired"),
 }
 _CAUSES_OF_SHUTDOWN = {
-    "guest-shutdown": DeathCause(ExitReason.GUEST_SHUTDOWN, "its guest switched itself off"),
+    "guest-shutdown": DeathCause(ExitReason.GUEST_SHUTDOWN, "its guest shut itself down"),
     "guest-reset": _REBOOTED,
     "subsystem-reset": _REBOOTED,
     "guest-panic": DeathCause(ExitReason.GUEST_PANIC, "its kernel panicked"),
     "host-signal": DeathCause(ExitReason.KILLED, "QEMU was told to end by a signal"),
-    "host-error": DeathCause(ExitReason.EMULATOR_FAILED, "QEMU could not go on"),
+    "host-error": DeathCause(ExitReason.EMULATOR_FAILED, "QEMU stopped with an internal error"),
 }
 """Causes by the reason of a `SHUTDOWN`; other reasons are the host's (`host-qmp-quit`), or end nothing."""
-PAUSED = DeathCause(ExitReason.STOPPED, "its processors were paused by somebody")
+PAUSED = DeathCause(ExitReason.STOPPED, "its virtual CPUs were paused from outside")
 STOPPED = DeathCause(ExitReason.STOPPED, "its process was stopped (SIGSTOP)")
 MONITOR_LOST = DeathCause(ExitReason.EMULATOR_FAILED, "its QMP connection broke while the process went on")
 
@@ -91,12 +91,12 @@ def cause_of_end(end: ProcessEnd, ram_mib: int | None) -> DeathCause:
         return DeathCause(ExitReason.HOST_OUT_OF_MEMORY, "the host had no memory left")
     if end.signal is not None:
         if end.signal == signal.SIGXFSZ:
-            return DeathCause(ExitReason.DISK_FULL, "it wrote more to its disk than it may")
+            return DeathCause(ExitReason.DISK_FULL, "it exceeded its cap of disk space (replica_disk_mib)")
         name = signal.strsignal(end.signal) or "unknown"
         reason = ExitReason.EMULATOR_FAILED if end.signal in _CRASHES else ExitReason.KILLED
         return DeathCause(reason, f"QEMU was ended by signal {end.signal} ({name})")
     if end.exit_code is None:
-        return DeathCause(ExitReason.KILLED, "its process ended; nobody saw how")
+        return DeathCause(ExitReason.KILLED, "its process ended in an unknown way")
     reason = ExitReason.EMULATOR_FAILED if end.exit_code else ExitReason.SESSION_ENDED
     said = f": {end.output.strip()[-_TEXT_MAX:]}" if end.exit_code and end.output.strip() else ""
     return DeathCause(reason, f"QEMU ended with exit code {end.exit_code}{said}")

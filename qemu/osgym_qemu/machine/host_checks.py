@@ -197,7 +197,7 @@ async def ask_qemu(qemu: str = QEMU) -> QemuFacts:
     version = _VERSION.search(await _output([path, "--version"]))
     machines = await _output([path, "-machine", "help"])
     if version is None:
-        raise RuntimeUnsupported(f"{path} does not tell its version.")
+        raise RuntimeUnsupported(f"{path} does not print its version.")
     names = frozenset(line.split()[0] for line in machines.splitlines() if line.strip())
     return QemuFacts(path, (int(version[1]), int(version[2]), int(version[3])), names)
 
@@ -219,7 +219,7 @@ async def choose_accel(
         ValueError: `wanted` is not one of the three.
     """
     if wanted not in ("auto", *Accel):
-        raise ValueError(f"no accelerator is called {wanted!r}")
+        raise ValueError(f"unknown accelerator {wanted!r}")
     if wanted == Accel.TCG:
         return Accel.TCG, "asked for"
     problem = await asyncio.to_thread(kvm_opens) or await _kvm_problem(data_dir, kernel, qemu)
@@ -275,7 +275,7 @@ async def lacking_features(model: str, accel: Accel, qemu: str = QEMU) -> list[s
             finally:
                 await qmp.close()
     except (QmpError, TimeoutError) as exc:
-        raise RuntimeUnsupported(f"{qemu} does not tell what {accel} offers: {exc}") from exc
+        raise RuntimeUnsupported(f"{qemu} does not report what {accel} offers: {exc}") from exc
     finally:
         await end_program(process)
     for found in models if isinstance(models, list) else []:
@@ -300,7 +300,7 @@ async def _kvm_problem(data_dir: Path, kernel: Path | None, qemu: str) -> str:
             return str(known["problem"])
     chosen = kernel or find_kernel()
     if chosen is None:
-        return "KVM was not tried, since there is no kernel to try it with."
+        return "KVM was not tried, since no kernel is installed to boot."
     try:
         tried = await boot_kernel(qemu, chosen, Accel.KVM, BOOT_TIMEOUT_S)
     except OSError as exc:
@@ -311,7 +311,7 @@ async def _kvm_problem(data_dir: Path, kernel: Path | None, qemu: str) -> str:
         cache.parent.mkdir(parents=True, exist_ok=True)
         replace_file(cache, json.dumps({"boot_id": boot_id, "problem": problem}) + "\n")
     except OSError as exc:
-        log.warning("what was found about KVM cannot be kept in %s: %s", cache, exc)
+        log.warning("the result of the KVM check cannot be written to %s: %s", cache, exc)
     return problem
 
 
@@ -328,6 +328,6 @@ async def _output(argv: list[str]) -> str:
     try:
         return (await run_program(argv, timeout_s=_ASK_TIMEOUT_S))[1]
     except TimeoutError as exc:
-        raise RuntimeUnsupported(f"{' '.join(argv)} does not end") from exc
+        raise RuntimeUnsupported(f"{' '.join(argv)} did not end in time") from exc
     except OSError as exc:
         raise RuntimeUnsupported(f"{argv[0]} cannot be started: {exc}") from exc

@@ -47,7 +47,9 @@ class Keeper:
             said = ours.recv(256)
         if said != b"ready":
             self.close()
-            raise OSError(f"no rights on network namespaces: {said.decode(errors='replace') or 'no answer'}")
+            raise OSError(
+                f"no permission for network namespaces: {said.decode(errors='replace') or 'no answer'}"
+            )
 
     @classmethod
     def own(cls) -> Keeper:
@@ -76,7 +78,9 @@ class Keeper:
             socket.send_fds(self._channel, [word], list(fds))
             said, made, _, _ = socket.recv_fds(self._channel, 256, 1, socket.MSG_CMSG_CLOEXEC)
         if not made:
-            raise OSError(said.decode(errors="replace") or "the keeper of network namespaces is gone")
+            raise OSError(
+                said.decode(errors="replace") or "the process that keeps network namespaces has ended"
+            )
         return made[0]
 
     def close(self) -> None:

@@ -258,7 +258,7 @@ class Machine:
                         if status in ("failed", "cancelled"):
                             raise self._failed(f"{command}: {status}")
         except (TimeoutError, QmpTimeout) as exc:
-            raise self._failed(f"{command}: not done in {timeout_s:.0f} s") from exc
+            raise self._failed(f"{command}: not finished within {timeout_s:.0f} s") from exc
         except QmpError as exc:
             if isinstance(exc, QmpClosed):
                 await self._wait_a_little()

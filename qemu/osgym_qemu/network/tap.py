@@ -51,7 +51,7 @@ class TapNetwork(LinkGate[LinkSlot], Network):
     """Taps and rules of one instance. The arguments are those of `LinkGate`."""
 
     who = "Virtual machines"
-    instead = "use qemu.network: user"
+    instead = "set qemu.network to user"
 
     def __init__(self, mark: str, options: LinkOptions | None = None) -> None:
         super().__init__(mark, options)
@@ -60,7 +60,9 @@ class TapNetwork(LinkGate[LinkSlot], Network):
     def _check(self) -> None:
         check_tools(self.instead)
         if not Path("/dev/net/tun").exists():
-            raise RuntimeUnsupported("there is no /dev/net/tun", remedy="Load the module tun (modprobe tun).")
+            raise RuntimeUnsupported(
+                "/dev/net/tun does not exist", remedy="Load the module tun (modprobe tun)."
+            )
         super()._check()
 
     async def attach(self, name: str) -> Attachment:

@@ -24,7 +24,7 @@ from osgym_qemu.network.tap import clear_taps, taps_possible
 
 _LOOPBACK = "127.0.0.1"
 _BACKLOG = 64
-_REMEDY = "Use qemu.network: tap (as root), which has egress policies."
+_REMEDY = "Set qemu.network to tap (as root), which supports egress."
 _OPEN_NOTE = (
     "Every user of this host can connect to the guest agents of virtual machines (they need a token there)."
     " Run the host agent as root, or let users have user namespaces (sysctl user.max_user_namespaces) and"
@@ -78,7 +78,7 @@ class UserNetwork(Network):
             return Attachment(name, UserNet())
         namespace = await try_to_make()
         if namespace is None:
-            raise NetworkFailed("no network namespace can be made any more (sysctl user.max_net_namespaces)")
+            raise NetworkFailed("no more network namespaces can be made (sysctl user.max_net_namespaces)")
         self._namespaces[name] = namespace
         guest = EnclosedAddress(_LOOPBACK, GUEST_PORT, namespace)
         return Attachment(name, UserNet(host_port=GUEST_PORT), namespace=namespace, guest=guest)
@@ -88,7 +88,7 @@ class UserNetwork(Network):
 
     async def allow(self, name: str, egress: Egress) -> None:
         if egress is not Egress.NONE:
-            raise RuntimeUnsupported(f"user-mode networking has no egress {egress}", remedy=_REMEDY)
+            raise RuntimeUnsupported(f"qemu.network=user does not support egress {egress}", remedy=_REMEDY)
 
     async def detach(self, name: str) -> None:
         self._close_listener(name)

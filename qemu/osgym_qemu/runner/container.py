@@ -168,22 +168,24 @@ class ContainerLauncher(Launcher):
         if "rootless" in options or "userns" in options:
             raise RuntimeUnsupported(
                 "the Docker daemon shifts user ids, so machines could not open their files",
-                remedy="Use one without --userns-remap and not rootless, or runner: process.",
+                remedy="Use a daemon without --userns-remap that is not rootless, or set "
+                "qemu.runner to process.",
             )
         image = await find_runner_image(self._daemon)
         if image is None:
-            raise RuntimeUnsupported("there is no runner image", remedy="Build it: osgym image runner")
+            raise RuntimeUnsupported("there is no runner image", remedy="Build it with `osgym image runner`")
         if self._qemu_version is not None and image.qemu_version != self._qemu_version:
             raise RuntimeUnsupported(
-                f"the runner image has QEMU {image.qemu_version}, the snapshots are of {self._qemu_version}",
-                remedy="Build it again: osgym image runner --refresh",
+                f"the runner image has QEMU {image.qemu_version}, but the snapshots need "
+                f"{self._qemu_version}",
+                remedy="Build it again with `osgym image runner --refresh`",
             )
         self._image = image.image_id
         offers = {"memory": "MemoryLimit", "cpu": "CpuCfsQuota", "pids": "PidsLimit"}
         self._enforced = frozenset(name for name, key in offers.items() if info.get(key))
         notes = [f"Containers are not capped in {name}." for name in offers if name not in self._enforced]
         if "seccomp" not in options:
-            notes.append("Containers run without seccomp: this Docker daemon has none.")
+            notes.append("Containers run without seccomp, which this Docker daemon does not support.")
         self._notes = tuple(notes)
 
     async def launch(self, request: LaunchRequest) -> VmProcess:
@@ -232,7 +234,9 @@ class ContainerLauncher(Launcher):
                     identity = ProcessIdentity.of(handover.peer_pid(channel))
                     opened = identity.open() if identity is not None else None
                     if identity is None or opened is None:
-                        raise LaunchFailed("the entry ended at once", replica_id=request.name)
+                        raise LaunchFailed(
+                            "the container's entry program ended at once", replica_id=request.name
+                        )
                     pidfd = opened
                     handover.send(channel, header, text, fds)
                     if refusal := channel.recv(4096):
@@ -247,7 +251,9 @@ class ContainerLauncher(Launcher):
                     translated(api.remove_container, container_id, force=True, v=True)
             if isinstance(exc, DockerFailed | LaunchFailed):
                 raise
-            raise LaunchFailed(f"the entry did not take over: {exc}", replica_id=request.name) from exc
+            raise LaunchFailed(
+                f"the container's entry program did not accept the hand-over: {exc}", replica_id=request.name
+            ) from exc
         finally:
             path.unlink(missing_ok=True)
         return _running(container_id, identity, pidfd, output)

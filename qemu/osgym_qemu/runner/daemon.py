@@ -69,7 +69,7 @@ class DockerDaemon:
             ) from exc
         if not self._url.startswith("unix://"):
             raise RuntimeUnsupported(
-                f"the Docker daemon at {self._url} is not reached by a unix socket",
+                f"the Docker daemon at {self._url} is not at a unix socket",
                 remedy="Machines share files with the host agent, so the daemon must be this machine's.",
             )
         try:
@@ -130,4 +130,4 @@ def translated(call: Callable[..., _T], *args: Any, **kwargs: Any) -> _T:
         conflict = exc.response is not None and exc.response.status_code == 409
         raise DockerFailed(str(exc.explanation or exc), conflict=conflict) from exc
     except (docker.errors.DockerException, requests.exceptions.RequestException, OSError) as exc:
-        raise DockerFailed(f"the Docker daemon cannot be asked: {exc}") from exc
+        raise DockerFailed(f"the Docker daemon does not answer: {exc}") from exc

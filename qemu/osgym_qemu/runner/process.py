@@ -44,7 +44,7 @@ _HIGH_FD = 64
 """Number above those of a process's descriptors, for descriptors that are being moved."""
 _KVM = Path("/dev/kvm")
 _NO_SETPRIV = "Virtual machines run as root: install the package util-linux (setpriv)."
-_NO_PRLIMIT = "What a virtual machine writes is not bounded: install the package util-linux (prlimit)."
+_NO_PRLIMIT = "The disk space of virtual machines is not bounded: install the package util-linux (prlimit)."
 
 
 class BareProcess(HeldProcess):
@@ -129,7 +129,7 @@ class ProcessLauncher(Launcher):
             self._notes = (*self._notes, _NO_SETPRIV)
         elif closed is not None:
             self._users = None
-            note = f"Virtual machines run as root: other users cannot pass {closed} (chmod o+x)."
+            note = f"Virtual machines run as root: other users cannot enter {closed} (chmod o+x)."
             self._notes = (*self._notes, note)
         else:
             self._setpriv = setpriv

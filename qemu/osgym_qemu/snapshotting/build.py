@@ -111,13 +111,13 @@ class SnapshotBuilder:
             RuntimeUnsupported: This host cannot run it at all.
         """
         if not NAME.fullmatch(request.name):
-            raise SnapshotFailed("request", f"not a name for a snapshot: {request.name!r}")
+            raise SnapshotFailed("request", f"not a valid name of a snapshot: {request.name!r}")
         kind = request.disk.manifest.guest
         if kind is GuestKind.NONE and request.preparation.name:
             raise SnapshotFailed("request", f"{request.disk.name} has no agent inside to warm it up")
         if kind is not GuestKind.OSGYM and request.preparation.warm_apps:
             raise SnapshotFailed(
-                "request", f"--warm-apps is for disks of ours, and {request.disk.name} is none"
+                "request", f"--warm-apps needs a disk built by OSGym, which {request.disk.name} is not"
             )
         began = time.monotonic()
         facts = await ask_qemu(request.qemu)
@@ -189,7 +189,7 @@ class SnapshotBuilder:
 
     async def _until_ready(self, guest: GuestClient, template: Template) -> str:
         """Wait until the desktop is drawn and quiet; return the guest agent's version."""
-        last: list[str] = ["it does not answer"]
+        last: list[str] = ["the machine does not answer"]
         async with _deadline(READY_TIMEOUT_S, lambda: f"the desktop is not ready ({last[-1]})"):
             while template.machine.end is None:
                 try:
@@ -224,11 +224,13 @@ class SnapshotBuilder:
             if await forget_token(template.address, job.token):
                 job.frozen_token = None
             else:
-                self._progress.note("its agent is an older one: all clones wake up with one token")
+                self._progress.note(
+                    "its guest agent is too old to change its token: all clones share one token"
+                )
         if not await wait_for_rest(template.machine.pid):
-            self._progress.note(f"it does not come to rest within {REST_TIMEOUT_S:.0f} s")
+            self._progress.note(f"the machine did not come to rest within {REST_TIMEOUT_S:.0f} s")
         elif job.has_our_agent and not await wait_for_idle(template.machine.pid):
-            self._progress.note(f"something in it still wakes up after {IDLE_TIMEOUT_S:.0f} s")
+            self._progress.note(f"a program in the machine still wakes up after {IDLE_TIMEOUT_S:.0f} s")
 
     async def _try(self, job: _SnapshotBuild) -> None:
         """Wake one clone; it must take an identity and show the desktop."""

@@ -82,7 +82,7 @@ async def trim_disk(guest: GuestClient, *, isolated: bool) -> str:
         isolated: Root of the session has no rights over the machine.
     """
     if isolated:
-        return f"{await guest.trim_disk(timeout_s=COMMAND_TIMEOUT_S)} MiB of the disk hold nothing"
+        return f"{await guest.trim_disk(timeout_s=COMMAND_TIMEOUT_S)} MiB of the disk are unused"
     return (await _as_root(guest, "sync; fstrim -v /; sync")).strip()
 
 
