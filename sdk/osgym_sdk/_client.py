@@ -156,7 +156,7 @@ class AsyncClient:
             wait_s: how long to wait for the end of the last one.
 
         Raises:
-            ConfigError: it is not among the hosts.
+            ConfigError: it is not a host of this client.
         """
         return await self._members.remove(url, drain, wait_s)
 
@@ -191,12 +191,12 @@ class AsyncClient:
             timeout_s: deadline of the whole request.
 
         Raises:
-            ConfigError: it is not among the hosts.
+            ConfigError: it is not a host of this client.
             HostUnreachable, Timeout: no answer came; the request may have arrived.
         """
         host = self._fleet.find(url)
         if host is None:
-            raise ConfigError(f"{url} is not among the hosts")
+            raise ConfigError(f"{url} is not a host of this client")
         return await host.link.pass_on(method, path, content, headers or {}, timeout_s)
 
     def episode(self, task: Task | None = None, **options: Unpack[EpisodeArguments]) -> AsyncEpisode:
@@ -276,7 +276,9 @@ class AsyncClient:
         """
         hosts = self._fleet.hosts
         if host is None and len(hosts) != 1:
-            raise ConfigError("say which host is to take the checkpoint in")
+            raise ConfigError(
+                "the client has several hosts: pass host=... to say which one imports the checkpoint"
+            )
         link = self._scheduler.host_at(hosts[0].link.url if host is None else host).link
         return await send_checkpoint(link, Path(path), timeout_s, self._config.timeouts.control_s)
 
@@ -304,7 +306,7 @@ class AsyncClient:
         """
         listed = as_tasks(tasks)
         if not isinstance(listed, Iterable):
-            raise ConfigError("reset_many() takes tasks that are there, not an asynchronous iterator")
+            raise ConfigError("reset_many() needs a list of tasks, not an asynchronous iterator")
         episodes = [self.episode(task, **options) for task in listed]
         self._ready.start(episodes)
         return episodes
@@ -380,7 +382,7 @@ class AsyncClient:
                 ``episode_timeout_s`` also bounds the set-up.
         """
         if type(group) is not int or group < 1:
-            raise ConfigError("group is a whole number, 1 or more")
+            raise ConfigError("group must be a whole number, 1 or more")
         given: RunArguments = {"concurrency": 16, "retries": 2, **options}
         if given.pop("progress", True) and given.get("on_progress") is None:
             given["on_progress"] = terminal_line()

@@ -58,9 +58,9 @@ class EnvironmentOptions:
         known = EpisodeArguments.__optional_keys__
         if unknown := sorted(episode.keys() - known):
             names = ", ".join(sorted((*known, "retries", "on_invalid")))
-            raise ConfigError(f"unknown argument {unknown[0]!r}; there are {names}")
+            raise ConfigError(f"unknown argument {unknown[0]!r}; valid arguments: {names}")
         if own.get("retries", 0) < 0:
-            raise ConfigError("retries is 0 or more")
+            raise ConfigError("retries must be 0 or more")
         own["on_invalid"] = as_choice(OnInvalid, own.get("on_invalid", OnInvalid.NOOP), "on_invalid")
         plan_episode(None, episode)  # what is wrong is told now, not at the first reset
         return cls(**own, episode=episode)
@@ -128,7 +128,7 @@ class Environment:
             except OSGymError as exc:
                 if exc.error_class is not ErrorClass.INFRA or tries > options.retries:
                     raise
-                _LOG.info("a reset failed (%s), trying again on a fresh replica", exc)
+                _LOG.info("a reset failed (%s); it is tried again on a fresh replica", exc)
                 continue
             self.episode = episode
             self._scored = task is not None
@@ -222,4 +222,4 @@ class Environment:
         try:
             await episode.aclose()
         except OSGymError as exc:  # its lease runs out by itself
-            _LOG.info("closing episode %s: %s", episode.trajectory.episode_id, exc)
+            _LOG.info("episode %s could not be closed: %s", episode.trajectory.episode_id, exc)

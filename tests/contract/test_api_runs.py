@@ -82,7 +82,7 @@ async def test_a_name_is_a_short_text(tmp_path: Path) -> None:
             reply = await client.ask_host(client.hosts[0], "/v1/episodes", method="POST", content=body)
             assert reply.status == 422
             assert b"run" in reply.body
-            with pytest.raises(ConfigError, match="not among the hosts"):
+            with pytest.raises(ConfigError, match="not a host of this client"):
                 await client.ask_host("http://127.0.0.1:1", "/v1/host")
 
 

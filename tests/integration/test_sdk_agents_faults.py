@@ -59,7 +59,7 @@ FAULTS = {
     "no key": ([status(401, message=f"bad key {KEY}")], ModelError.REFUSED, "bad key"),
     "no such model": ([status(404)], ModelError.REFUSED, "status 404"),
     "a page of a proxy": ([model_api.body(b"<html>", "text/html")] * 2, ModelError.PROTOCOL, "not JSON"),
-    "no object": ([model_api.body(b"[1]")] * 2, ModelError.PROTOCOL, "no JSON object"),
+    "no object": ([model_api.body(b"[1]")] * 2, ModelError.PROTOCOL, "not a JSON object"),
     "deep": ([model_api.body(b"[" * 200_000)] * 2, ModelError.PROTOCOL, "not JSON"),
     "another API": ([model_api.body(b'{"output": 5, "content": {}, "choices": [1]}')] * 2,
                     ModelError.PROTOCOL, "the answer has no"),

@@ -156,8 +156,8 @@ async def test_instances_with_a_label_are_used_as_they_come_and_go(
             end,
         )
     assert any("pageToken=" in asked for asked in google.asked)
-    assert caplog.text.count("the hosts that are known stay") == 1
-    assert "HTTP 503" in caplog.text and "is read again" in caplog.text
+    assert caplog.text.count("the known hosts stay") == 1
+    assert "HTTP 503" in caplog.text and "hosts are discovered from" in caplog.text
 
 
 async def test_what_is_wrong_at_google_is_said_at_once(

@@ -191,7 +191,7 @@ async def test_an_episode_goes_on_in_another_client(running: Running) -> None:
         assert running.host.live()[0].acted == ["one", "two"]
     assert running.host.live() == []
     async with AsyncClient("http://elsewhere:1") as client:
-        with pytest.raises(ConfigError, match="not among the hosts"):
+        with pytest.raises(ConfigError, match="not a host of this client"):
             await client.attach(ticket).start()
 
 
@@ -426,7 +426,7 @@ async def test_a_host_that_asks_to_wait_is_not_down(caplog: pytest.LogCaptureFix
             one.host.faults += [("/v1/host", limited)] * 10
             async with client.episode(wait_s=5) as episode:
                 assert episode.host == one.url
-        assert f"host {one.url} is down" not in caplog.text
+        assert f"host {one.url} is unusable" not in caplog.text
 
 
 async def test_a_host_that_comes_back_is_used_again() -> None:

@@ -77,8 +77,8 @@ async def _ssh(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> No
 @pytest.mark.parametrize(
     ("handle", "said"),
     [
-        (_web_page, r"is no host agent of OSGym \(HTTP 404: <html>\)"),
-        (_other_api, r"is no host agent of OSGym \(HostState"),
+        (_web_page, r"is not an OSGym host agent \(it answered: HTTP 404: <html>\)"),
+        (_other_api, r"is not an OSGym host agent \(it answered: HostState"),
         (_ssh, "does not speak HTTP"),
     ],
 )

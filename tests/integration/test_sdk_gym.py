@@ -166,7 +166,7 @@ def test_the_first_that_are_ready_are_received(desks: HostProcess) -> None:
     try:
         envs.reset()
         envs.send([{"op": "wait", "duration_ms": 20_000}, LOOK, LOOK])
-        with pytest.raises(ValueError, match="has not been taken"):
+        with pytest.raises(ValueError, match="has not been read"):
             envs.send([LOOK], [0])
         for _ in range(3):
             obs, rewards, _, _, infos = envs.recv(2)

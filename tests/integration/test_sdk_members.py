@@ -134,7 +134,7 @@ async def test_without_a_drain_episodes_end_and_their_tasks_run_elsewhere(
         assert all(result.ok for result in await waiting)
         await until(lambda: not gone.host.live())
         assert {e.ended for e in gone.host.episodes.values()} <= {"closed", "undone", "done", None}
-        with pytest.raises(ConfigError, match="not among the hosts"):
+        with pytest.raises(ConfigError, match="not a host of this client"):
             await client.remove_host("http://127.0.0.1:1")
         await single.aclose()
     assert stays.host.live() == []
@@ -179,9 +179,9 @@ async def test_a_host_that_does_not_answer_holds_up_nobody(
             started_s = loop.time()
             results = await run_through(client, 6, {})
             assert all(r.ok for r in results) and loop.time() - started_s < 7
-            await until(lambda: caplog.text.count("left out until it serves") == 2, 20)
+            await until(lambda: caplog.text.count("not used until it accepts episodes") == 2, 20)
             await asyncio.sleep(3)  # several further attempts at the one that refuses
-        assert caplog.text.count("http://127.0.0.1:9 was found and is left out") == 1
+        assert caplog.text.count("http://127.0.0.1:9 was discovered, but is not used") == 1
         assert await client.remove_host("http://127.0.0.1:9", wait_s=5) is HostPhase.GONE
 
 
@@ -229,7 +229,7 @@ async def test_a_file_that_is_rewritten_is_followed_and_a_broken_one_is_not(
         async def break_it() -> None:
             whole = path.read_text()
             path.write_text(whole[: len(whole) // 2])
-            await until(lambda: "left out" in caplog.text)
+            await until(lambda: "is ignored until" in caplog.text)
             path.unlink()
             await stays(lambda: client.hosts == (first.url,), 3 * POLL_S)
             path.write_text(json.dumps({"schema_version": 1, "hosts": []}))
@@ -241,7 +241,7 @@ async def test_a_file_that_is_rewritten_is_followed_and_a_broken_one_is_not(
 
         results = await run_through(client, 24, {3: break_it, 6: second_only})
         assert len(results) == 24 and all(r.ok and r.attempts == 1 for r in results)
-        assert caplog.text.count("the hosts that are known stay") == 1
+        assert caplog.text.count("the known hosts stay") == 1
         await until(lambda: client.hosts == (second.url,))
         assert second.host.episodes and (await phases(client))[first.url] is HostPhase.GONE
         await client.add_host(first.url, wait_s=5)  # by hand: the file does not take it away
@@ -297,7 +297,7 @@ async def test_hosts_of_other_fleets_are_left_out_and_a_rotation_is_followed(
             results = await run_through(client, 8, {})
             assert len(results) == 8 and all(r.ok for r in results)
             assert stranger.host.calls == [] and not closed.host.episodes
-            await until(lambda: caplog.text.count("left out until it serves") == 2)
+            await until(lambda: caplog.text.count("not used until it accepts episodes") == 2)
             assert "certificate" in caplog.text.lower() and "token" in caplog.text
             for host in client._fleet.hosts:  # a server of this process leaves TLS connections unclosed
                 await host.link.release()

@@ -131,9 +131,9 @@ def test_the_options_are_checked_before_anything_runs() -> None:
     with Client("http://127.0.0.1:1") as client:
         with pytest.raises(ConfigError, match="error, noop, end; did you mean 'noop'"):
             client.run([None], lambda obs, task, step: None, on_invalid="nop")
-        with pytest.raises(ConfigError, match='for on_invalid="noop" only'):
+        with pytest.raises(ConfigError, match='needs on_invalid="noop"'):
             client.run([None], lambda obs, task, step: None, max_invalid=3)
-        with pytest.raises(ConfigError, match="a policy is a callable"):
+        with pytest.raises(ConfigError, match="a policy must be a callable"):
             client.run([None], "click(1,2)")  # type: ignore[arg-type] # wrong on purpose
 
 
@@ -144,7 +144,7 @@ class Awkward(Exception):
         super().__init__()
 
     def __str__(self) -> str:
-        raise ValueError("no text")
+        raise ValueError("no message")
 
 
 def exits(obs: Any, task: Any, step: int) -> Any:
@@ -191,7 +191,7 @@ BAD_POLICIES = {
     "stop async": (raises_of(StopAsyncIteration()), "StopAsyncIteration"),
     "interrupt": (raises_of(KeyboardInterrupt()), "KeyboardInterrupt"),
     "cancelled in a thread": (raises_of(asyncio.CancelledError()), "CancelledError"),
-    "awkward": (raises_of(Awkward(1, 2)), "Awkward: (it has no text)"),
+    "awkward": (raises_of(Awkward(1, 2)), "Awkward: (no message)"),
     "exit": (exits, "SystemExit: 3"),
     "exit async": (exits_async, "SystemExit: 3"),
     "cancels itself": (cancels_itself, "CancelledError"),
@@ -357,7 +357,7 @@ def test_the_client_without_asyncio_does_the_same(served: Served) -> None:
     assert (learned.reward, learned.invalid_actions, len(learned.steps)) == (1.0, 1, 2)
     assert learned.steps[0].refused and learned.steps[0].data and learned.trajectory.evaluation.reward == 1.0
     assert results["no policy"].failure.code == "policy_error"
-    assert "a policy is a callable" in results["no policy"].failure.message
+    assert "a policy must be a callable" in results["no policy"].failure.message
 
 
 @pytest.mark.parametrize("on_invalid", ["noop", "error", "end"])

@@ -68,7 +68,7 @@ async def test_a_slow_replica_delays_nobody(hosts: list[Served]) -> None:
             for episode, obs in await taken(client, 3):
                 assert episode is not slow and isinstance(obs, AsyncObservation)
                 client.step_async(episode, "wait()")
-        with pytest.raises(ConfigError, match="under way"):
+        with pytest.raises(ConfigError, match="is still running"):
             client.step_async(slow, "wait()")
         served.loop.call_soon_threadsafe(agent.step_gate.set)
         last = dict(await taken(client))

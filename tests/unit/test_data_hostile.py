@@ -153,7 +153,7 @@ def test_what_is_no_file_is_not_waited_for(honest: Path, tmp_path: Path) -> None
     folder = tmp_path / "set"
     shutil.copytree(honest, folder)
     os.mkfifo(folder / "data" / "x.parquet")
-    with pytest.raises(DatasetError, match=r"x\.parquet is no file"):
+    with pytest.raises(DatasetError, match=r"x\.parquet is not a file"):
         Dataset.open(folder)
 
 

@@ -186,7 +186,7 @@ def test_it_is_a_map_style_dataset(tmp_path: Path) -> None:
 
 def test_a_folder_of_something_else_is_refused(tmp_path: Path) -> None:
     """Not taken for a data set, nor one of a newer SDK."""
-    with pytest.raises(DatasetError, match="no data set"):
+    with pytest.raises(DatasetError, match="not a data set"):
         Dataset.open(tmp_path)
     (tmp_path / "dataset.json").write_text('{"format": "osgym-dataset", "version": 99}')
     with pytest.raises(DatasetError, match="update"):

@@ -119,7 +119,7 @@ def test_what_is_no_json_is_this_actions_fault(value: Any) -> None:
 def test_what_is_neither_text_nor_object_is_refused(bad: Any) -> None:
     """Also inside a list."""
     for decision in (bad, [bad], ("a", bad)):
-        with pytest.raises(InvalidAction, match="an action is text or an object"):
+        with pytest.raises(InvalidAction, match="an action must be text or an object"):
             as_actions(decision)
 
 

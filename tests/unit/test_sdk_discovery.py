@@ -26,7 +26,7 @@ from osgym_sdk.host_sources import FoundHost, HostDefaults
 @pytest.mark.parametrize(
     ("text", "says"),
     [
-        ("s3://bucket", "no source of hosts"),
+        ("s3://bucket", "not a source of hosts"),
         ("aws-tag://fleet", "KEY=VALUE"),
         ("aws-tag://=x", "KEY=VALUE"),
         ("aws-tag://a=b?regoin=us-east-1", "'regoin'"),

@@ -67,15 +67,15 @@ def test_a_path_that_leads_to_no_task_is_said_before_anything_runs(
 @pytest.mark.parametrize(
     ("convert", "bad", "said"),
     [
-        (as_settle, "quick", "there are exact, fast, certain, fixed"),
-        (as_settle, "exakt", "there are exact, fast, certain, fixed; did you mean 'exact'"),
+        (as_settle, "quick", "valid values: exact, fast, certain, fixed"),
+        (as_settle, "exakt", "valid values: exact, fast, certain, fixed; did you mean 'exact'"),
         (as_settle, "fixed", "pause_ms"),
         (as_settle, {"policy": "fats"}, "settle.policy: .*did you mean 'fast'"),
         (as_settle, {"quiet": 5}, "settle has no field 'quiet'"),
         (as_settle, {"quiet_ms": "5"}, "quiet_ms"),
         (as_settle, 5, "settle must be an object"),
-        (as_observe, "jpg", "there are png, jpeg, webp, none; did you mean 'jpeg'"),
-        (as_observe, {"format": "gif"}, "observe.format: there is no 'gif'; there are png"),
+        (as_observe, "jpg", "valid values: png, jpeg, webp, none; did you mean 'jpeg'"),
+        (as_observe, {"format": "gif"}, "observe.format: unknown value 'gif'; valid values: png"),
         (as_observe, {"siez": (1, 1)}, "observe has no field 'siez'"),
         (as_observe, {"size": 5}, "size"),
     ],
@@ -113,10 +113,10 @@ async def test_observations_can_be_copied_and_pickled(kind: type[Observation]) -
     for made in (*copies, copy.copy(obs), copy.deepcopy(obs)):
         assert look(made) == look(obs) and made.answer == obs.answer and made.timing == obs.timing
         if kind is AsyncObservation:
-            with pytest.raises(ValueError, match="no episode"):
+            with pytest.raises(ValueError, match="not belong to an open episode"):
                 await made.final()
         if kind is SyncObservation:
-            with pytest.raises(ValueError, match="no episode"):
+            with pytest.raises(ValueError, match="not belong to an open episode"):
                 made.final()
 
 

@@ -94,7 +94,7 @@ def test_lists_and_what_is_no_task(folder: Path) -> None:
     first, second = load_tasks(folder / "list.json")
     assert "data_base64" in first["config"][0]["parameters"]["files"][0] and second["config"] == 5
     (folder / "list.json").write_text("[[]]")
-    with pytest.raises(ConfigError, match=r"list\.json: \[0\] is no JSON object"):
+    with pytest.raises(ConfigError, match=r"list\.json: \[0\] is not a JSON object"):
         load_tasks(folder / "list.json")
     with pytest.raises(ConfigError, match="not int"):
         load_tasks(5)  # type: ignore[arg-type]  # the mistake itself

@@ -85,7 +85,8 @@ def test_tasks_settle_and_observe_in_their_forms(tmp_path: Any) -> None:
     path = tmp_path / "t.json"
     path.write_text('{"id": "x"}')
     assert as_task(path) == as_task(str(path)) == {"id": "x"}
-    for text, said in (("[]", "not a JSON object"), ("vm\n", "not JSON"), (None, "No such file")):
+    said_of = (("[]", "the file does not hold"), ("vm\n", "the file is not JSON"), (None, "No such file"))
+    for text, said in said_of:
         path.unlink() if text is None else path.write_text(text)
         with pytest.raises(ConfigError, match=rf"t\.json: {said}"):
             as_task(path)

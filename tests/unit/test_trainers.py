@@ -49,7 +49,7 @@ def test_a_refusal_does_nothing_and_is_told(running: Running) -> None:
     """The model may try again."""
     desk = Desktop(running.url, actions="osgym")
     desk.begin(TASK)
-    assert desk.act("click(99999,1)").startswith("Refused, nothing was done")
+    assert desk.act("click(99999,1)").startswith("The action was refused and nothing was done")
     assert not desk.ended and desk.steps == 1
     desk.close()
 
@@ -122,7 +122,7 @@ def test_tasks_and_options_that_are_wrong() -> None:
         EnvironmentOptions.read({"max_step": 1})
     with pytest.raises(ConfigError, match="dreams"):
         _rollouts.text_options("dreams")
-    with pytest.raises(ConfigError, match="none"):
+    with pytest.raises(ConfigError, match="list is empty"):
         _rollouts.rows([])
     [(task, text)] = _rollouts.rows([TASK])
     assert json.loads(text) == task == TASK and _rollouts.instruction_of(task) == "Look."

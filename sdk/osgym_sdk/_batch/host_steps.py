@@ -43,7 +43,7 @@ async def step_many(
     """See :meth:`AsyncClient.step_many`."""
     listed = list(steps)
     if len({id(episode) for episode, _ in listed}) != len(listed):
-        raise ConfigError("an episode is in the list twice; give it a list of actions instead")
+        raise ConfigError("an episode occurs twice in the list; give all its actions in one list")
     groups: dict[str, list[tuple[AsyncEpisode, Actions | Decision]]] = {}
     for episode, actions in listed:
         groups.setdefault(episode.host, []).append((episode, actions))
@@ -139,7 +139,7 @@ async def _stream(
                 answer = StepAnswer.from_dict(record.meta)
                 ready = open_steps.pop(-1 if answer.index is None else answer.index, None)
                 if ready is None:
-                    raise ProtocolError("a step was answered that was not asked for", host=link.url)
+                    raise ProtocolError("the host answered a step that was not requested", host=link.url)
                 if answer.error is not None:
                     error = error_from_wire(answer.error, host=link.url, episode_id=ready.episode.episode_id)
                     ready.episode._steps.reject(ready.prepared, error)

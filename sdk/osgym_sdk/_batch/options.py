@@ -83,9 +83,9 @@ class BatchOptions:
     def __post_init__(self) -> None:
         """Check the options. Raises ConfigError if one is wrong."""
         if self.concurrency < 1 or self.max_steps < 1 or self.retries < 0:
-            raise ConfigError("concurrency and max_steps are 1 or more, retries 0 or more")
+            raise ConfigError("concurrency and max_steps must be 1 or more, retries 0 or more")
         if self.max_invalid is not None and (self.max_invalid < 0 or self.on_invalid != OnInvalid.NOOP):
-            raise ConfigError('max_invalid is 0 or more, and for on_invalid="noop" only')
+            raise ConfigError('max_invalid must be 0 or more, and needs on_invalid="noop"')
         if self.reward is not None:
             check_reward(self.reward, self.reward_timeout_s)
 

@@ -61,7 +61,10 @@ def check_policy(policy: Any) -> None:
         ConfigError: it is neither a callable nor an object with ``act``.
     """
     if not isinstance(policy, PolicyObject) and not callable(policy):
-        text = f"a policy is a callable, or an object with act(obs, task, step), not {type(policy).__name__}"
+        text = (
+            "a policy must be a callable, or an object with act(obs, task, step), not "
+            f"{type(policy).__name__}"
+        )
         raise ConfigError(text)
 
 
@@ -173,7 +176,7 @@ class PolicyRunner:
             task.add_done_callback(self._left.discard)
             raise
         if task.cancelled():
-            return Outcome(error=asyncio.CancelledError("the policy was cancelled, but not by the batch"))
+            return Outcome(error=asyncio.CancelledError("the policy was not cancelled by the batch"))
         return task.result()
 
 
@@ -233,4 +236,4 @@ def _text_of(error: BaseException) -> str:
     try:
         return str(error)[:2000]
     except Exception:  # noqa: BLE001 - an exception of the user's may do anything
-        return "(it has no text)"
+        return "(no message)"

@@ -129,7 +129,7 @@ class ReadyQueue:
             EpisodeEnded: it was never started.
         """
         if episode in self._under_way:
-            raise ConfigError("a step of this episode is under way: take its outcome from ready() first")
+            raise ConfigError("a step of this episode is still running: take its outcome from ready() first")
         self._ticks.begin(episode, actions, settle, observe, self._take)
         self._under_way.add(episode)
 

@@ -96,7 +96,7 @@ class Rollouts(PlannedRun[Group]):
             self._tally.fail(self._size - len(group.results))
             await self._results.put(group)
         except Exception as exc:  # noqa: BLE001 - as above
-            _LOG.error("a fault of the client in a group", exc_info=exc)
+            _LOG.error("internal error of the client in a group", exc_info=exc)
             await self._results.put(exc)
         finally:
             self._open_groups.release()
@@ -160,7 +160,9 @@ class _GroupRun:
                 self._start = await first.checkpoint(keep=True, ttl_s=START_TTL_S)
             except (Unsupported, NoCapacity, BranchFailed) as exc:
                 if not isinstance(exc, Unsupported):
-                    _LOG.warning("members of a group are set up one by one: %s", exc)
+                    _LOG.warning(
+                        "the members of a group are set up one by one, without a shared checkpoint: %s", exc
+                    )
                 context.recording = recording
                 context.begin_recording(first.observation)
                 self._first = first

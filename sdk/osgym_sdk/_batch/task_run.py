@@ -111,7 +111,9 @@ class TaskRun:
             if count > self._options.retries or not _repeated(end.failure):
                 break
             _LOG.info(
-                "task %s lost (%s), trying again on a fresh replica", attempt.trajectory.task_id, end.failure
+                "the episode of task %s was lost (%s); it is tried again on a fresh replica",
+                attempt.trajectory.task_id,
+                end.failure,
             )
         trajectory, failure = attempt.trajectory, end.failure
         return Result(
@@ -165,7 +167,9 @@ class TaskRun:
                     return _scored_ending(end, evaluation)
         except Exception as exc:  # noqa: BLE001 - top of an episode: it must not be that of the batch
             if end is not None and attempt.reward is not None:
-                _LOG.warning("after the score of task %s: %s", attempt.trajectory.task_id, exc)
+                _LOG.warning(
+                    "task %s was scored, but closing its episode failed: %s", attempt.trajectory.task_id, exc
+                )
                 return end
             return self._failed(exc)
 
@@ -199,7 +203,7 @@ class TaskRun:
         if isinstance(error, TimeoutError):
             text = f"the episode took longer than {self._options.episode_timeout_s} s"
             return _Ending(TerminationReason.DEADLINE, Failure(_DEADLINE, text, ErrorClass.INFRA))
-        _LOG.error("a fault of the client in a batch", exc_info=error)
+        _LOG.error("internal error of the client in a batch", exc_info=error)
         trace = "".join(traceback.format_exception(error))[-MAX_TRACEBACK_CHARS:]
         text = f"{type(error).__name__} in the client"
         failure = Failure(ErrorCode.INTERNAL, text, ErrorClass.INFRA, {"traceback": trace}, error)

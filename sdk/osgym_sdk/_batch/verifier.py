@@ -34,9 +34,9 @@ def check_reward(reward: Any, timeout_s: float) -> None:
     """
     called = getattr(reward, "__call__", None)  # noqa: B004 - asks whether an instance is awaited
     if not inspect.iscoroutinefunction(reward) and not inspect.iscoroutinefunction(called):
-        raise ConfigError("reward is an async function of (episode, task)")
+        raise ConfigError("reward must be an async function of (episode, task)")
     if not timeout_s > 0:
-        raise ConfigError("reward_timeout_s is more than 0")
+        raise ConfigError("reward_timeout_s must be more than 0")
 
 
 async def verified(
@@ -70,7 +70,9 @@ async def verified(
     if found is None:
         return None
     if not isinstance(found, (int, float)) or not math.isfinite(found):
-        text = f"the verifier gave {type(found).__name__} {str(found)[:50]!r}, and no finite number"
+        text = (
+            f"the verifier returned {type(found).__name__} {str(found)[:50]!r}, which is not a finite number"
+        )
         return _failed(Failure(REWARD_ERROR, text, ErrorClass.TASK))
     return Evaluation(float(found), reason, None, True)
 

@@ -77,7 +77,7 @@ class AsyncCheckpoint(CheckpointHandle):
                     size += len(chunk)
                     await asyncio.to_thread(file.write, chunk)
         if size != length:
-            raise HostUnreachable("the export was cut short", host=self.host)
+            raise HostUnreachable("the export ended before the whole checkpoint had arrived", host=self.host)
 
 
 async def list_checkpoints(fleet: Fleet, timeout_s: float) -> list[AsyncCheckpoint]:
@@ -98,7 +98,7 @@ async def list_checkpoints(fleet: Fleet, timeout_s: float) -> list[AsyncCheckpoi
         elif not isinstance(answer, (HostUnreachable, ProtocolError)):
             raise answer
     if not reached:
-        none = HostUnreachable("no host serves")
+        none = HostUnreachable("none of the hosts accepts new episodes")
         raise next((answer for answer in answers if isinstance(answer, OSGymError)), none)
     return found
 

@@ -44,7 +44,7 @@ class AsyncObservation(Observation):
         ``is_final`` of what is returned says which. Raises StaleObservation after a later step has acted.
         """
         if self.episode is None:
-            raise ValueError("this observation belongs to no episode")
+            raise ValueError("this observation does not belong to an open episode")
         return await self.episode.final(self, timeout_s=timeout_s)
 
 
@@ -86,7 +86,7 @@ class AsyncEpisode(EpisodeInfo):
         """
         context, scheduler = self._context, self._scheduler
         if context.session is not None or context.closed:
-            raise EpisodeEnded("an episode is started once")
+            raise EpisodeEnded("an episode can be started only once")
         plan, clock = context.plan, scheduler.config.clock
         started_s = clock()
         if plan.ticket is not None:
@@ -234,7 +234,7 @@ class AsyncEpisode(EpisodeInfo):
             EpisodeEnded, EpisodeLost: this one is closed, done, scored or lost.
         """
         if not 1 <= count <= limits.MAX_CHILDREN:
-            raise ConfigError(f"count is from 1 to {limits.MAX_CHILDREN}")
+            raise ConfigError(f"count must be from 1 to {limits.MAX_CHILDREN}")
         async with self._steps.between_steps() as session:
             request = ForkRequest(uuid.uuid4().hex, session.lease, count, lease_ttl_s, max_steps, wait_s)
             deadline_s = timeout_s or wait_s + self._scheduler.config.timeouts.setup_s

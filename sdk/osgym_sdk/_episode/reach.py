@@ -54,7 +54,7 @@ class Video:
             EpisodeEnded: the block has not ended, or the episode ended in it.
         """
         if self._data is None:
-            raise EpisodeEnded("there is no video before the block of record() has ended")
+            raise EpisodeEnded("the video is available only after the block of record() has ended")
         return self._data
 
     def save(self, path: str | Path) -> None:
@@ -84,9 +84,9 @@ class DesktopCalls:
         words = (command, *args) if isinstance(command, str) else (*command, *args)
         data = stdin.encode() if isinstance(stdin, str) else stdin
         if not words or not all(isinstance(word, str) for word in words):
-            raise ConfigError("a command is a text, or a sequence of texts")
+            raise ConfigError("a command must be a string or a sequence of strings")
         if data is not None and len(data) > limits.MAX_STDIN_BYTES:
-            raise ConfigError(f"stdin has at most {limits.MAX_STDIN_BYTES} bytes")
+            raise ConfigError(f"stdin must have at most {limits.MAX_STDIN_BYTES} bytes")
         request = ExecuteRequest(
             request_id=uuid.uuid4().hex,
             lease=self._context.leased().lease,
@@ -112,9 +112,9 @@ class DesktopCalls:
         """Write a file whole."""
         content = data.encode() if isinstance(data, str) else bytes(data)
         if len(content) > limits.MAX_WRITE_BYTES:
-            raise ConfigError(f"a file that is written has at most {limits.MAX_WRITE_BYTES} bytes")
+            raise ConfigError(f"a file to write must have at most {limits.MAX_WRITE_BYTES} bytes")
         if mode is not None and not 0 <= mode <= 0o7777:
-            raise ConfigError("mode is from 0 to 0o7777")
+            raise ConfigError("mode must be from 0 to 0o7777")
         query = {"path": path} if mode is None else {"path": path, "mode": f"{mode:o}"}
         arguments = {"path": path, "size": len(content), "mode": None if mode is None else f"{mode:o}"}
         suffix = f"/file?{urlencode(query)}"
@@ -160,7 +160,7 @@ class DesktopCalls:
     async def expose(self, port: int, local_port: int) -> Exposure:
         """Listen at a port of this machine for one of the desktop."""
         if not 1 <= port <= 65535:
-            raise ConfigError("port is from 1 to 65535")
+            raise ConfigError("port must be from 1 to 65535")
         session = self._context.running()
         path = f"/v1/episodes/{session.episode_id}/tunnel?port={port}"
         began_s, began = time.time(), time.perf_counter()

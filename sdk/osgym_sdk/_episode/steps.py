@@ -108,7 +108,7 @@ class StepCalls(Generic[ObservationT]):
     def branch_from(self, parent: StepCalls[ObservationT], step: int) -> None:
         """Take the newest frame of the parent as the first desktop: a child begins with the same screen."""
         newest = parent.newest
-        assert newest is not None, "an episode that is forked has started"
+        assert newest is not None, "a forked episode has already started; start() is not needed"
         self.frames = parent.frames.copy()
         first = replace(newest.answer, step=step, done=None)
         self.newest = self._make(first, newest.data, newest.timing)
@@ -157,7 +157,10 @@ class StepCalls(Generic[ObservationT]):
         """Return the frame of the newest step once the screen rests."""
         session = self._context.running()
         if obs.seq != self._seq or self._pending is not None:
-            raise StaleObservation(f"step {obs.seq} was followed by another", episode_id=session.episode_id)
+            raise StaleObservation(
+                f"step {obs.seq} was followed by another step, so its frame can no longer be fetched",
+                episode_id=session.episode_id,
+            )
         options = self.frames.options(None)
         body = FinalRequest(session.lease, obs.seq, timeout_s * 1000, self.frames.unless_hash(options))
         timeout_s += self._config.timeouts.control_s

@@ -171,7 +171,7 @@ async def _dialogue(session: EpisodeSession, path: str) -> AsyncIterator[Dialogu
             writer.write(http.send(request) or b"")
             event = await dialogue.next_event()
             if not isinstance(event, h11.Response):
-                raise HostUnreachable("it closed the connection", host=link.url)
+                raise HostUnreachable("the host closed the connection", host=link.url)
             if event.status_code >= 300:
                 data = b""
                 while isinstance(piece := await dialogue.next_event(), h11.Data):

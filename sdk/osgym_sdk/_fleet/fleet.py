@@ -149,7 +149,7 @@ class Fleet:
         if host.failures == 0:
             # Where it is the only one and never answered, the caller gets the error at once.
             level = logging.WARNING if host.known or len(self.hosts) > 1 else logging.DEBUG
-            _LOG.log(level, "host %s is down: %s", host.link.url, cause)
+            _LOG.log(level, "host %s is unusable: %s", host.link.url, cause)
         host.failures += 1
         host.down_until_s = self._config.clock() + delay
         host.down_cause = cause
@@ -159,7 +159,7 @@ class Fleet:
         """Note that the host answered."""
         self.ever_reached = host.known = True
         if host.failures:
-            _LOG.warning("host %s is back", host.link.url)
+            _LOG.warning("host %s is usable again", host.link.url)
         host.mark_up()
 
     async def pick(self, exclude: Collection[str] = ()) -> FleetHost:
@@ -280,7 +280,7 @@ def _summary(causes: Sequence[OSGymError], hosts: int) -> OSGymError:
     if len(causes) == 1:
         cause = causes[0]
         return HostUnreachable(cause.message, host=cause.host, details={"cause": cause.code})
-    text = "; ".join(_short(cause) for cause in causes[:_SHOWN]) or "all were tried"
+    text = "; ".join(_short(cause) for cause in causes[:_SHOWN]) or "every host was tried"
     if len(causes) > _SHOWN:
         text += f"; and {len(causes) - _SHOWN} more"
     return HostUnreachable(f"none of {hosts} hosts can be used: {text}")

@@ -14,7 +14,7 @@ from osgym_sdk._host_phase import HostPhase
 from osgym_sdk._transport.link import HostLink
 from osgym_sdk.wire import ErrorCode, HostState
 
-_HOW = "is the port right? `osgym host serve` starts a host agent, on port 20000 unless it is given --port"
+_HOW = "check the port, or start a host agent with `osgym host serve` (port 20000 unless --port is given)"
 _OWN = frozenset(code.value for code in ErrorCode if code is not ErrorCode.NOT_FOUND)
 _REFUSED = f"[Errno {errno.ECONNREFUSED}]"
 
@@ -115,12 +115,12 @@ def explain_first_error(error: OSGymError, url: str) -> OSGymError:
     if any(isinstance(cause, ConnectionRefusedError) or _REFUSED in str(cause) for cause in causes):
         text = f"nothing listens at {url} (connection refused): {_HOW}"
     elif any(isinstance(cause, httpx.RemoteProtocolError) for cause in causes):
-        text = f"what listens at {url} does not speak HTTP, so it is no host agent of OSGym: {_HOW}"
+        text = f"the service at {url} does not speak HTTP, so it is not an OSGym host agent: {_HOW}"
     elif any("WRONG_VERSION_NUMBER" in str(cause) for cause in causes):
-        text = f"what listens at {url} does not speak TLS; write http:// if it is a host agent without TLS"
+        text = f"the service at {url} does not speak TLS; write http:// if it is a host agent without TLS"
     elif not isinstance(error, HostUnreachable) and error.code not in _OWN:
         said = error.message.split("\n")[0][:100]
-        text = f"what answers at {url} is no host agent of OSGym ({said}): {_HOW}"
+        text = f"the service at {url} is not an OSGym host agent (it answered: {said}): {_HOW}"
     else:
         return error
     found = HostUnreachable(text, host=url, details={**error.details, "cause": error.code})

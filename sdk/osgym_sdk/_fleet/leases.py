@@ -132,7 +132,7 @@ class LeaseKeeper:
     def _mark_unrenewed_lost(self, error: OSGymError) -> None:
         """Mark as lost what a host that does not answer had for longer than the life of its lease."""
         silent_s = self._config.clock() - self._answered_s
-        _LOG.info("leases on %s not renewed for %.1f s: %s", self._link.url, silent_s, error)
+        _LOG.info("the leases on %s have not been renewed for %.1f s: %s", self._link.url, silent_s, error)
         for lease, session in list(self._sessions.items()):
             if silent_s >= session.lease_ttl_s:
                 del self._sessions[lease]

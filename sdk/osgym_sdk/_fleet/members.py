@@ -69,7 +69,7 @@ class FleetMembers:
 
     async def add(self, url: str, server_name: str, wait_s: float) -> HostPhase:
         if wait_s < 0:
-            raise ConfigError("wait_s is 0 or more")
+            raise ConfigError("wait_s must be 0 or more")
         urls = parse_hosts(url)
         if len(urls) != 1:
             raise ConfigError(f"{url!r} names {len(urls)} hosts; add one at a time")
@@ -83,13 +83,13 @@ class FleetMembers:
 
     async def remove(self, url: str, drain: bool, wait_s: float) -> HostPhase:
         if wait_s < 0:
-            raise ConfigError("wait_s is 0 or more")
+            raise ConfigError("wait_s must be 0 or more")
         (name,) = parse_hosts(url)
         host = self._fleet.find(name)
         if host is None:
             if name in self._fleet.gone:
                 return HostPhase.GONE
-            raise ConfigError(f"{name} is not among the hosts of this client")
+            raise ConfigError(f"{name} is not a host of this client")
         self._removed_by_hand.add(name)
         self._leave(host, drain)
         with contextlib.suppress(TimeoutError):
@@ -102,7 +102,7 @@ class FleetMembers:
         fleet, control_s = self._fleet, self._config.timeouts.control_s
 
         def failed(why: str) -> None:
-            fleet.note = f"{opened.source.name}: {why}" if why else f"{opened.source.name} names none"
+            fleet.note = f"{opened.source.name}: {why}" if why else f"{opened.source.name} lists no hosts"
             # Nothing is waited for while the source has never answered; the error says at once what is wrong.
             fleet.grows = fleet.grows or (not why and not opened.hosts)
 
@@ -132,7 +132,7 @@ class FleetMembers:
             try:
                 self._add(found).discovered = True
             except ConfigError as exc:
-                _LOG.warning("host %s is left out: %s", found.url, exc)
+                _LOG.warning("host %s is not used: %s", found.url, exc)
         for url in todo.drain:
             if (leaver := self._fleet.find(url)) is not None:
                 self._leave(leaver, drain=True)
@@ -161,7 +161,11 @@ class FleetMembers:
                     state = await self._fleet.read_state(host)
             except OSGymError as exc:
                 if host.down_cause is None:
-                    _LOG.warning("host %s was found and is left out until it serves: %s", host.link.url, exc)
+                    _LOG.warning(
+                        "host %s was discovered, but is not used until it accepts episodes: %s",
+                        host.link.url,
+                        exc,
+                    )
                 host.down_cause = exc
                 await asyncio.sleep(_JOIN_BACKOFF.delay_s(attempt, self._config.rng))
                 attempt += 1

@@ -168,18 +168,18 @@ class Scheduler:
         """Return the host with that URL.
 
         Raises:
-            ConfigError: `url` is not among the hosts of this client.
+            ConfigError: `url` is not a host of this client.
         """
         host = self.fleet.find(url)
         if host is None:
-            raise ConfigError(f"{url} is not among the hosts of this client")
+            raise ConfigError(f"{url} is not a host of this client")
         return host
 
     async def attach(self, ticket: Ticket) -> Placement:
         """Return the lease of a ticket, with the last sequence number that its host accepted.
 
         Raises:
-            ConfigError: The ticket's host is not among the hosts of this client.
+            ConfigError: The ticket's host is not a host of this client.
             EpisodeLost, EpisodeEnded: The episode does not go on.
         """
         host = self.host_at(ticket.host)

@@ -49,7 +49,9 @@ class EpisodeSession:
     def update_notice(self, notice: Notice | None) -> None:
         """Store the newest notice that the host will be taken away; None withdraws it."""
         if notice is not None and self.notice is None:
-            _LOG.info("episode %s: %s will be taken away (%s)", self.episode_id, self.host, notice.kind)
+            _LOG.info(
+                "the host of episode %s, %s, will be reclaimed (%s)", self.episode_id, self.host, notice.kind
+            )
             self.placement.host.mark_draining()
         self.notice = notice
 
@@ -156,4 +158,8 @@ class EpisodeSession:
         except (EpisodeLost, EpisodeEnded):
             return  # gone already, which is what we wanted
         except OSGymError as exc:
-            _LOG.warning("closing: %s; the lease runs out by itself in %g s", exc, self.lease_ttl_s)
+            _LOG.warning(
+                "an episode could not be closed: %s; its lease expires by itself in %g s",
+                exc,
+                self.lease_ttl_s,
+            )

@@ -57,7 +57,7 @@ def _refused(error: Exception, index: int | None) -> InvalidAction:
     place = "" if index is None else f"action {index}: "
     if isinstance(error, InvalidAction):
         return InvalidAction(f"{place}{error.message}", details=details)
-    text = f"{place}it cannot be read: {type(error).__name__}: {error}"[:500]
+    text = f"{place}the output cannot be read: {type(error).__name__}: {error}"[:500]
     return InvalidAction(text, details=details)
 
 
@@ -70,9 +70,9 @@ def _listed(actions: Any) -> list[Any]:
         if isinstance(value, str):  # a text of numpy
             return [value]
     if not isinstance(value, Sequence) or isinstance(value, (str, bytes, bytearray, memoryview)):
-        raise InvalidAction(f"an action is text or an object, not {_kind(actions)}")
+        raise InvalidAction(f"an action must be text or an object, not {_kind(actions)}")
     if len(value) > MAX_ACTIONS:
-        raise InvalidAction(f"a step has at most {MAX_ACTIONS} actions, not {len(value)}")
+        raise InvalidAction(f"a step must have at most {MAX_ACTIONS} actions, not {len(value)}")
     return [value[index] for index in range(len(value))]
 
 
@@ -87,11 +87,13 @@ def _action(item: Any, budget: _Budget) -> Action:
     item = _dumped(item)
     if isinstance(item, str):
         if len(item) > MAX_TEXT_CHARS:
-            raise InvalidAction(f"it has {len(item)} characters; at most {MAX_TEXT_CHARS} are taken")
+            raise InvalidAction(
+                f"the action has {len(item)} characters; at most {MAX_TEXT_CHARS} are allowed"
+            )
         return budget.text(item)
     if isinstance(item, Mapping):
         return budget.object(item, MAX_DEPTH)
-    raise InvalidAction(f"an action is text or an object, not {_kind(item)}")
+    raise InvalidAction(f"an action must be text or an object, not {_kind(item)}")
 
 
 class _Budget:
@@ -113,7 +115,7 @@ class _Budget:
                 plain.encode()
             except UnicodeEncodeError:
                 raise InvalidAction(
-                    "a text with half a surrogate pair: it is not Unicode, and no key types it"
+                    "a text has half of a surrogate pair, which is not valid Unicode and cannot be typed"
                 ) from None
         return plain
 
@@ -122,7 +124,7 @@ class _Budget:
         plain: dict[str, Any] = {}
         for key in value:
             if not isinstance(key, str):
-                raise InvalidAction(f"the name of a field is text, not {_kind(key)}")
+                raise InvalidAction(f"the name of a field must be text, not {_kind(key)}")
             plain[self.text(key)] = self.value(value[key], depth - 1)
         return plain
 
@@ -139,7 +141,7 @@ class _Budget:
         if isinstance(value, Mapping):
             return self.object(value, depth)
         if isinstance(value, (bytes, bytearray, memoryview)):
-            raise InvalidAction(f"{_kind(value)} where text or a number belongs; decode it")
+            raise InvalidAction(f"{_kind(value)} stands where text or a number is expected; decode it")
         return self._unfamiliar(value, depth)
 
     def _unfamiliar(self, value: Any, depth: int) -> Any:
@@ -159,7 +161,7 @@ class _Budget:
 
     def _check_depth(self, depth: int) -> None:
         if depth <= 0:
-            raise InvalidAction(f"lists and objects are at most {MAX_DEPTH} deep")
+            raise InvalidAction(f"lists and objects must be nested at most {MAX_DEPTH} levels deep")
 
 
 def _whole(value: int) -> int:
@@ -170,7 +172,7 @@ def _whole(value: int) -> int:
 
 def _number(value: float) -> int | float:
     if not math.isfinite(value):
-        raise InvalidAction(f"{value} is not a number that can be used")
+        raise InvalidAction(f"{value} is not a finite number")
     return _whole(int(value)) if value.is_integer() else value
 
 

@@ -36,7 +36,7 @@ def as_task(task: Task | None) -> dict[str, Any] | None:
     if isinstance(task, Mapping):
         return _plain(task)
     if not isinstance(task, (str, os.PathLike)) or not isinstance(os.fspath(task), str):
-        raise ConfigError(f"a task is an object or the path of its file, not {type(task).__name__}")
+        raise ConfigError(f"a task must be an object or the path of its file, not {type(task).__name__}")
     return read_task(Path(task), missing_ok=True)
 
 
@@ -51,15 +51,17 @@ def read_task(path: Path, *, missing_ok: bool) -> dict[str, Any]:
         ConfigError: a file cannot be read or holds no JSON object.
     """
     if path.is_dir():
-        raise ConfigError(f"task file {path}: it is a folder; client.run() takes all tasks in it")
+        raise ConfigError(
+            f"task file {path}: this is a folder; pass it to client.run() to run all tasks in it"
+        )
     try:
         loaded = json.loads(path.read_text(encoding="utf-8"))
     except OSError as exc:
         raise ConfigError(f"task file {path}: {exc.strerror or exc}") from exc
     except ValueError as exc:
-        raise ConfigError(f"task file {path}: not JSON: {exc}") from exc
+        raise ConfigError(f"task file {path}: the file is not JSON: {exc}") from exc
     if not isinstance(loaded, dict):
-        raise ConfigError(f"task file {path}: not a JSON object")
+        raise ConfigError(f"task file {path}: the file does not hold a JSON object")
     return with_files(loaded, path, missing_ok=missing_ok)
 
 
@@ -81,7 +83,7 @@ def _plain(task: Mapping[str, Any]) -> dict[str, Any]:
     try:
         plain: dict[str, Any] = json.loads(json.dumps(dict(task), allow_nan=False))
     except (TypeError, ValueError, RecursionError) as exc:
-        raise ConfigError(f"a task is a JSON object: {exc}") from exc
+        raise ConfigError(f"a task must be a JSON object: {exc}") from exc
     return plain
 
 
@@ -97,7 +99,7 @@ def as_choice(kind: type[E], value: Any, name: str) -> E:
         known = [str(member.value) for member in kind]
     near = difflib.get_close_matches(str(value)[:100], known, n=1, cutoff=0.5)
     meant = f"; did you mean {near[0]!r}?" if near else ""
-    raise ConfigError(f"{name}: there is no {str(value)[:100]!r}; there are {', '.join(known)}{meant}")
+    raise ConfigError(f"{name}: unknown value {str(value)[:100]!r}; valid values: {', '.join(known)}{meant}")
 
 
 def as_clock(clock: Clock | None) -> ClockOptions | None:
@@ -123,7 +125,9 @@ def as_settle(settle: Settle | None) -> SettleOptions | None:
     if isinstance(settle, str):
         policy = as_choice(SettlePolicy, settle, "settle")
         if policy is SettlePolicy.FIXED:
-            raise ConfigError("settle: 'fixed' needs its pause: {'policy': 'fixed', 'pause_ms': 500}")
+            raise ConfigError(
+                "settle: 'fixed' needs the length of its pause: {'policy': 'fixed', 'pause_ms': 500}"
+            )
         return SettleOptions(policy)
     return _options(SettleOptions, settle, "settle", "policy", SettlePolicy)
 

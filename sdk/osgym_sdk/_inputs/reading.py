@@ -50,7 +50,7 @@ class Reading:
             details |= {"read": exc.read, "allowed": exc.allowed}
             raise InvalidAction(exc.message, details=details) from exc
         except Exception as exc:  # the objects of other people may do anything when they are looked at
-            text = f"it cannot be read: {type(exc).__name__}: {exc}"[:500]
+            text = f"the output cannot be read: {type(exc).__name__}: {exc}"[:500]
             raise InvalidAction(text) from exc
 
 
@@ -66,18 +66,20 @@ def as_reading(actions: str | None, coordinates: Coordinates | None) -> Reading 
     """
     if actions is None:
         if coordinates is not None:
-            raise ConfigError("coordinates= needs actions=: the grammar whose coordinates they are")
+            raise ConfigError("coordinates= needs actions=, the grammar whose coordinates they are")
         return None
     from osgym_protocol.grammars import GRAMMARS, Space
 
     name, _, version = str(actions).partition("/")
     if name != "auto" and name not in GRAMMARS:
         raise ConfigError(
-            f"actions: there is no grammar {name[:60]!r}; there are auto, {', '.join(GRAMMARS)}"
+            f"actions: unknown grammar {name[:60]!r}; valid grammars: auto, {', '.join(GRAMMARS)}"
         )
     if version and (name == "auto" or version not in GRAMMARS[name].versions):
         known = ", ".join(GRAMMARS[name].versions) if name != "auto" else ""
-        raise ConfigError(f"actions: {name} has no version {version[:60]!r}; there are: {known or 'none'}")
+        raise ConfigError(
+            f"actions: {name} has no version {version[:60]!r}; valid versions: {known or 'none'}"
+        )
     if coordinates is not None:
         try:
             Space.named(coordinates, (1, 1))

@@ -33,7 +33,7 @@ def as_tasks(tasks: Any) -> Iterable[Any] | AsyncIterable[Any]:
         return [task for given in tasks for task in _expanded(given)]
     if isinstance(tasks, (bytes, bytearray)) or not isinstance(tasks, (Iterable, AsyncIterable)):
         raise ConfigError(
-            "tasks are a list of tasks, or the path of a task file, a folder or a pattern, "
+            "tasks must be a list of tasks, or the path of a task file, a folder or a pattern, "
             f"not {type(tasks).__name__}"
         )
     return tasks
@@ -52,7 +52,7 @@ def load_tasks(path: str | os.PathLike[str]) -> list[dict[str, Any]]:
         ConfigError: there is no task, or a file cannot be read; it names file and field.
     """
     if not isinstance(path, (str, os.PathLike)):
-        raise ConfigError(f"the path of task files, not {type(path).__name__}")
+        raise ConfigError(f"the path of task files must be text or a Path, not {type(path).__name__}")
     tasks = []
     for index, found in enumerate(_expanded(path)):
         if isinstance(found, Path):
@@ -60,7 +60,7 @@ def load_tasks(path: str | os.PathLike[str]) -> list[dict[str, Any]]:
         elif isinstance(found, dict):
             tasks.append(with_files(found, Path(path), missing_ok=False))
         else:
-            raise ConfigError(f"task file {path}: [{index}] is no JSON object")
+            raise ConfigError(f"task file {path}: [{index}] is not a JSON object")
     return tasks
 
 
@@ -71,7 +71,7 @@ def task_files(folder: Path) -> list[Path]:
         ConfigError: there are none.
     """
     found = sorted(filter(_is_task, folder.rglob("*.json")))
-    return _some(found, f"the folder {folder} has no *.json in it")
+    return _some(found, f"the folder {folder} has no *.json files")
 
 
 def _expanded(task: Any) -> list[Any]:
@@ -86,10 +86,10 @@ def _expanded(task: Any) -> list[Any]:
     if not path.exists() and glob.has_magic(text):
         names = sorted(glob.glob(text, recursive=True))  # noqa: PTH207 - Path.glob takes no absolute pattern
         found = [Path(name) for name in names if Path(name).is_file() and _is_task(Path(name))]
-        return _some(found, f"no file matches {text}")
+        return _some(found, f"no task file matches {text}")
     if not path.exists():
         raise ConfigError(
-            f"tasks: there is no {path}; give a task file, a folder or a pattern like tasks/*.json"
+            f"tasks: {path} does not exist; give a task file, a folder or a pattern like tasks/*.json"
         )
     listed = _list_in(path)
     return [path] if listed is None else _some(listed, f"the list in {path} is empty")

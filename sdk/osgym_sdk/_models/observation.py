@@ -125,7 +125,7 @@ class Observation(AnsweredStep):
 
     def __init__(self, answer: StepAnswer, data: bytes, timing: Timing | None = None) -> None:
         if answer.observation is None:
-            raise ValueError("an answer without an observation")
+            raise ValueError("the answer has no observation")
         self.answer = answer
         self.data = data
         """The image as it was sent; the last frame's where ``unchanged``; empty with format ``none``."""
@@ -166,7 +166,8 @@ class Observation(AnsweredStep):
         if self._image is None:
             if not self.data and self.unchanged and self.format is not ImageFormat.NONE:
                 raise BadFrame(
-                    f"the answer has no image: it names frame {self.meta.frame.hash}, never received"
+                    f"the answer has no image, but refers to frame {self.meta.frame.hash}, which was "
+                    "never received"
                 )
             if not self.data:
                 raise ValueError("this observation carries no image (format none)")
@@ -355,7 +356,7 @@ def _decoded(data: bytes, frame: FrameInfo) -> Image:
         raise BadFrame(f"an image of the format {frame.format.value}")
     size = (frame.width, frame.height)
     if not 0 < size[0] * size[1] <= MAX_IMAGE_PIXELS or min(size) < 1:
-        raise BadFrame(f"an image of {size[0]}x{size[1]} is not decoded")
+        raise BadFrame(f"an image of {size[0]}x{size[1]} is too large to be decoded")
     try:
         with PilImage.open(io.BytesIO(data), formats=(name,)) as opened:
             if opened.size != size:
@@ -375,4 +376,4 @@ def _check_png(data: bytes, frame: FrameInfo) -> None:
     """
     sides = (side.to_bytes(4, "big") for side in (max(0, frame.width), max(0, frame.height)))
     if data[:24] != _PNG_HEAD + b"".join(sides):
-        raise BadFrame(f"the image is no PNG of {frame.width}x{frame.height}")
+        raise BadFrame(f"the image is not a PNG of {frame.width}x{frame.height}")

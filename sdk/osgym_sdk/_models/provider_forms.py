@@ -166,7 +166,7 @@ def _checked(call: Call, acknowledge: bool) -> bool:
     """Tell calls with safety checks, which the caller acknowledges."""
     if call.safety and not acknowledge:
         what = json.dumps([dict(check) for check in call.safety])[:500]
-        raise ConfigError(f"the call wants its safety checks acknowledged (acknowledge=True): {what}")
+        raise ConfigError(f"the call needs acknowledge=True, since the provider raised safety checks: {what}")
     return bool(call.safety)
 
 
@@ -195,6 +195,6 @@ def _crop(obs: Answered, region: tuple[int, int, int, int]) -> bytes:
 
 def _cursor(obs: Answered, cursor: tuple[int, int] | None) -> Form:
     if cursor is None:
-        return {"is_error": True, "content": "The position of the cursor is not known."}
+        return {"is_error": True, "content": "The position of the cursor is unknown."}
     x, y = cursor[0] * obs.size[0] // obs.screen[0], cursor[1] * obs.size[1] // obs.screen[1]
     return {"content": f"X={x},Y={y}"}

@@ -128,12 +128,12 @@ def stored_info(value: Any, path: str, depth: int) -> Any:
         return [stored_info(item, f"{path}[{index}]", depth - 1) for index, item in enumerate(value)]
     if callable(getattr(value, "tolist", None)):  # arrays and numbers of numpy, torch, jax, ...
         return stored_info(value.tolist(), path, depth - 1)
-    raise ConfigError(f"{path}: {type(value).__name__} has no form in JSON; give plain values")
+    raise ConfigError(f"{path}: {type(value).__name__} cannot be written as JSON; give plain values")
 
 
 def _name(key: Any, path: str) -> str:
     if not isinstance(key, str):
-        raise ConfigError(f"{path}: the name of a field is text, not {type(key).__name__}")
+        raise ConfigError(f"{path}: the name of a field must be text, not {type(key).__name__}")
     name = str(_checked(key, path))
     return f"${name}" if name.startswith("$") else name
 
@@ -143,7 +143,7 @@ def _checked(value: Any, path: str) -> Any:
         try:
             value.encode()
         except UnicodeEncodeError:
-            raise ConfigError(f"{path}: a text with half a surrogate pair cannot be written") from None
+            raise ConfigError(f"{path}: a text has half of a surrogate pair and cannot be written") from None
         return str(value)
     return value
 

@@ -188,7 +188,9 @@ def _restored(data: Any) -> Trajectory:
     version = data.get("version") if isinstance(data, Mapping) else None
     if type(version) is not int or not 1 <= version <= VERSION:
         text = f"a trajectory of version {version!r}" if version is not None else "no trajectory"
-        raise ConfigError(f"it is {text[:100]}; versions 1 to {VERSION} can be read")
+        raise ConfigError(
+            f"the version of the trajectory is {text[:100]}; versions 1 to {VERSION} can be read"
+        )
     try:
         found = StoredTrajectory.from_dict(data)
         fields = _fields(
@@ -203,7 +205,7 @@ def _restored(data: Any) -> Trajectory:
         del fields["version"]
         return Trajectory(**fields)
     except WireFormatError as exc:
-        raise ConfigError(f"it is no trajectory: {exc}") from exc
+        raise ConfigError(f"the data is not a trajectory: {exc}") from exc
 
 
 def _restored_step(step: StoredStep) -> StepRecord:

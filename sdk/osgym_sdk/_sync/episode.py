@@ -27,7 +27,7 @@ class SyncObservation(Observation):
     def final(self, timeout_s: float = 3.0) -> SyncObservation:
         """Return the frame of this step when the screen has come to rest; see :class:`AsyncObservation`."""
         if self._origin is None:
-            raise ValueError("this observation belongs to no episode")
+            raise ValueError("this observation does not belong to an open episode")
         inner, portal = self._origin
         return SyncObservation(portal.call(inner.final(timeout_s)), portal)
 

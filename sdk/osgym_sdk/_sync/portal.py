@@ -44,7 +44,11 @@ class Portal:
         """
         if os.getpid() != self._pid or not self.open:
             work.close()
-            raise ConfigError("this Client is closed" if not self.open else "make a new Client after fork")
+            raise ConfigError(
+                "this Client is closed"
+                if not self.open
+                else "a Client cannot be used in a forked process: make a new one there"
+            )
         return asyncio.run_coroutine_threadsafe(work, self._loop)
 
     def call(self, work: Coroutine[Any, Any, T]) -> T:
@@ -55,7 +59,10 @@ class Portal:
         """
         if threading.current_thread() is self._thread:
             work.close()
-            raise ConfigError("a sync call inside the client's own event loop would never end")
+            raise ConfigError(
+                "a synchronous call inside the client's own event loop would never return; use "
+                "AsyncClient there"
+            )
         future = self.start(work)
         try:
             with _sigterm.waiting_here():

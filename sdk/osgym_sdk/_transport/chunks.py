@@ -70,7 +70,7 @@ class ChunkReader:
             raise h11.RemoteProtocolError("a line of a chunked body ends without CR")
         if self._end_of_data:
             if line != b"\r\n":
-                raise h11.RemoteProtocolError("a chunk is longer than it said")
+                raise h11.RemoteProtocolError("a chunk is longer than announced")
             self._end_of_data = False
         elif self._trailers >= 0:
             self._trailers += 1

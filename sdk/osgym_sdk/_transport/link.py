@@ -227,7 +227,7 @@ class HostLink:
             ConfigError: our connections go by a proxy or a transport of the caller's.
         """
         if self._config.proxy is not None or self._config.transport is not None:
-            raise ConfigError("ports cannot be exposed by a proxy or by a transport of one's own")
+            raise ConfigError("ports cannot be exposed through a proxy or a custom transport")
         if self._context is None and self.url.startswith("https:"):
             self._context = ssl_context(self._config.verify, self._config.cert)
         url = _url(self.url)
@@ -341,7 +341,7 @@ async def _read(response: httpx.Response) -> bytes:
     async for chunk in response.aiter_raw():
         size += len(chunk)
         if size > _MAX_ANSWER_BYTES:
-            raise httpx.ReadError(f"the answer is over {_MAX_ANSWER_BYTES} bytes")
+            raise httpx.ReadError(f"the answer has more than {_MAX_ANSWER_BYTES} bytes")
         chunks.append(chunk)
     return b"".join(chunks)
 

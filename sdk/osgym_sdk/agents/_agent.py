@@ -45,7 +45,7 @@ def instruction_of(task: Any) -> str:
     loaded = as_task(task)
     text = None if loaded is None else loaded.get("instruction")
     if not isinstance(text, str) or not text.strip():
-        raise ConfigError("the task has no instruction, which is what the model is to be told")
+        raise ConfigError("the task has no instruction for the model; add the field instruction")
     return text
 
 
@@ -80,7 +80,7 @@ class Agent(ABC):
         Raises:
             ConfigError: always.
         """
-        raise ConfigError("call agent.reset(task) for each episode, and act() of what it returns")
+        raise ConfigError("call agent.reset(task) for each episode, then act() of the object that it returns")
 
     async def aclose(self) -> None:
         """Close the connections of this event loop. Idempotent; the agent can be used again."""
@@ -181,7 +181,7 @@ class Conversation(ABC):
             return Decision([{"op": "done"}], _with_looks(info, looks), turn.words)
         try:
             if turn.cut:
-                raise InvalidAction("the answer was cut off at its limit of tokens; say less")
+                raise InvalidAction("the answer was cut off at max_tokens; answer more briefly")
             parsed = self._reading.parse(turn.output, obs)
         except InvalidAction as exc:
             self._unread = exc.message

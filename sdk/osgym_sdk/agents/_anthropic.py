@@ -69,7 +69,7 @@ class AnthropicAgent(ComputerToolAgent):
     ) -> None:
         versions = GRAMMARS["anthropic"].versions
         if tool not in versions or max_tokens < 1 or (images is not None and images < 1):
-            raise ConfigError(f"tool is one of {versions}, max_tokens and images are 1 or more")
+            raise ConfigError(f"tool must be one of {versions}, max_tokens and images 1 or more")
         key = api_key_of(api_key, "ANTHROPIC_API_KEY", True, ENVIRON)
         url = base_url_of(base_url, "ANTHROPIC_BASE_URL", BASE_URL, ENVIRON)
         headers = {"x-api-key": str(key), "anthropic-version": API_VERSION}

@@ -60,7 +60,7 @@ class ChatAgent(Agent):
     ) -> None:
         self.prompt = prompt_named(prompt) if isinstance(prompt, str) else prompt
         if max_tokens < 1 or (images is not None and images < 1):
-            raise ConfigError("max_tokens and images are 1 or more")
+            raise ConfigError("max_tokens and images must be 1 or more")
         key = api_key_of(api_key, "OPENAI_API_KEY", False, ENVIRON)
         url = base_url_of(base_url, "OPENAI_BASE_URL", BASE_URL, ENVIRON)
         headers = {"authorization": f"Bearer {key}"} if key else {}

@@ -67,10 +67,10 @@ class GeminiAgent(ComputerToolAgent):
         options: ServerOptions | None = None,
     ) -> None:
         if tool not in TOOLS or (images is not None and images < 1):
-            raise ConfigError(f"tool is one of {tuple(TOOLS)}, images 1 or more")
+            raise ConfigError(f"tool must be one of {tuple(TOOLS)}, images 1 or more")
         name = model.removeprefix("models/")
         if not _NAME.fullmatch(name):
-            raise ConfigError(f"model is a name such as gemini-3.5-flash, not {model[:60]!r}")
+            raise ConfigError(f"model must be a name such as gemini-3.5-flash, not {model[:60]!r}")
         variable = "GEMINI_API_KEY" if ENVIRON.get("GEMINI_API_KEY") else "GOOGLE_API_KEY"
         if api_key is None and not ENVIRON.get(variable):
             variable = "GEMINI_API_KEY"  # which the error names

@@ -58,9 +58,9 @@ class OpenAIAgent(ComputerToolAgent):
         options: ServerOptions | None = None,
     ) -> None:
         if tool not in TOOLS or history not in HISTORIES or (images is not None and images < 1):
-            raise ConfigError(f"tool is one of {TOOLS}, history one of {HISTORIES}, images 1 or more")
+            raise ConfigError(f"tool must be one of {TOOLS}, history one of {HISTORIES}, images 1 or more")
         if images is not None and history != "full":
-            raise ConfigError('images= is for history="full": else the conversation is kept by OpenAI')
+            raise ConfigError('images= needs history="full", since OpenAI keeps the conversation otherwise')
         key = api_key_of(api_key, "OPENAI_API_KEY", True, ENVIRON)
         url = base_url_of(base_url, "OPENAI_BASE_URL", BASE_URL, ENVIRON)
         server = ModelServer(url, {"authorization": f"Bearer {key}"}, options or ServerOptions())

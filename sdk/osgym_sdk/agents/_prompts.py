@@ -51,7 +51,7 @@ def prompt_named(name: str) -> Prompt:
         ConfigError: there is none of that name.
     """
     if name not in PROMPTS:
-        raise ConfigError(f"prompt: there is no {name[:60]!r}; there are {', '.join(PROMPTS)}")
+        raise ConfigError(f"prompt: unknown prompt {name[:60]!r}; valid prompts: {', '.join(PROMPTS)}")
     return PROMPTS[name]
 
 

@@ -56,7 +56,7 @@ class ServerOptions:
 
     def __post_init__(self) -> None:
         if self.timeout_s <= 0 or self.retries < 0 or self.max_answer_bytes < 1:
-            raise ConfigError("timeout_s and max_answer_bytes are more than 0, retries 0 or more")
+            raise ConfigError("timeout_s and max_answer_bytes must be more than 0, retries 0 or more")
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,7 +85,9 @@ def api_key_of(given: str | None, variable: str, needed: bool, environ: Mapping[
     if key is None and needed:
         raise ConfigError(f"no API key: pass api_key=... or set {variable}")
     if key is not None and not (key.isascii() and key.isprintable()):
-        raise ConfigError("the API key has characters that no header can hold (a line break at its end?)")
+        raise ConfigError(
+            "the API key has characters that are not allowed in a header; remove a line break at its end"
+        )
     return key
 
 
@@ -100,7 +102,7 @@ def base_url_of(given: str | None, variable: str, default: str, environ: Mapping
         parts = urlsplit(url)
         wrong = parts.scheme not in ("http", "https") or not parts.hostname or parts.port == 0
     except ValueError as exc:
-        raise ConfigError(f"base_url is no URL: {exc}") from exc
+        raise ConfigError(f"base_url is not a URL: {exc}") from exc
     if wrong or parts.username or parts.password or parts.query or parts.fragment:
         raise ConfigError(f"base_url must be an http or https URL without user and query, such as {default}")
     return url.rstrip("/")
@@ -138,7 +140,7 @@ class ModelServer:
                 async with asyncio.timeout(options.timeout_s):
                     answer = await self._once(path, content)
             except TimeoutError:
-                text = f"no whole answer within {options.timeout_s:g} s"
+                text = f"the API did not send its whole answer within {options.timeout_s:g} s"
                 raise self._error(text, ModelError.UNAVAILABLE, attempts) from None
             except httpx.TransportError as exc:
                 failed = self._error(
@@ -191,7 +193,7 @@ class ModelServer:
 
     def _object(self, answer: _Answer, attempts: int) -> dict[str, Any]:
         if answer.too_large:
-            text = f"an answer of more than {self._options.max_answer_bytes} bytes"
+            text = f"the answer has more than {self._options.max_answer_bytes} bytes (max_answer_bytes)"
             raise self._error(text, ModelError.PROTOCOL, attempts)
         try:
             data = json.loads(answer.body)
@@ -200,7 +202,7 @@ class ModelServer:
             text = f"the answer is not JSON ({type(exc).__name__}): {shown!r}"
             raise self._error(text, ModelError.PROTOCOL, attempts) from None
         if not isinstance(data, dict):
-            raise self._error("the answer is no JSON object", ModelError.PROTOCOL, attempts)
+            raise self._error("the answer is not a JSON object", ModelError.PROTOCOL, attempts)
         return data
 
     def _refusal(self, answer: _Answer, attempts: int) -> ModelError:

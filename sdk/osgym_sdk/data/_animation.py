@@ -25,7 +25,7 @@ STEP_S = 0.8
 END_S = 2.5
 MARK_COLOURS = ("#ffffff", "#e5162b")
 """Colours of the outline of a mark, and of the mark."""
-NO_IMAGES = "the episode has no images; a host keeps them where its setting trajectory is frames"
+NO_IMAGES = "the episode has no images; a host records them with the setting `trajectory: frames`"
 CAPTION_COLOURS = ("#1d2430", "#ffffff")
 """Colours of the strip below the screen, and of its text."""
 MAX_CAPTION = 400

@@ -101,7 +101,8 @@ def recorded_episodes(recordings: str | os.PathLike[str]) -> list[Path]:
     found = [path.parent for path in root.glob(f"*/{LINES}") if not path.parent.is_symlink()]
     if not found:
         raise ConfigError(
-            f"{root} has no recorded episodes (FOLDER/{LINES}); see the host's setting trajectory"
+            f"{root} has no recorded episodes (FOLDER/{LINES}); a host records them "
+            "with the setting trajectory"
         )
     return sorted(found, key=lambda folder: (folder / LINES).stat().st_mtime)
 

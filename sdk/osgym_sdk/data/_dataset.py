@@ -59,7 +59,9 @@ class Frames:
         try:
             with PilImage.open(io.BytesIO(data), formats=_FORMATS) as opened:
                 if opened.size[0] * opened.size[1] > MAX_IMAGE_PIXELS:
-                    raise BadFrame(f"an image of {opened.size[0]}x{opened.size[1]} is not decoded")
+                    raise BadFrame(
+                        f"an image of {opened.size[0]}x{opened.size[1]} is too large to be decoded"
+                    )
                 return opened.convert("RGB")
         except (OSError, ValueError, SyntaxError, EOFError, PilImage.DecompressionBombError) as exc:
             if isinstance(exc, BadFrame):
@@ -247,7 +249,7 @@ class Dataset(Sequence[Any]):
             if any(str(entry.values[column] or "").startswith(name) for column in ("episode", "episode_id"))
         ]
         if len(found) != 1:
-            raise KeyError(f"{len(found)} episodes are called {name}")
+            raise KeyError(f"{len(found)} episodes have the name {name}")
         return Episode(found[0], self._frames)
 
     @property
@@ -293,7 +295,7 @@ class Dataset(Sequence[Any]):
         unknown = [name for name in equal if name not in BY_NAME or not BY_NAME[name].per_episode]
         unknown += [name for name in equal if name in BY_NAME and BY_NAME[name].json]
         if unknown:
-            raise ConfigError(f"no column of an episode to filter by: {', '.join(unknown)}")
+            raise ConfigError(f"unknown columns to filter episodes by: {', '.join(unknown)}")
 
         def wanted(values: Mapping[str, Any]) -> bool:
             reward = values["reward"]

@@ -250,7 +250,7 @@ def _make_speaker(grammar: str) -> Callable[[Step], str]:
 
     reading = None if grammar == "auto" else as_reading(grammar, None)
     if reading is None:
-        raise ConfigError("the grammar of an export is one by name, not auto")
+        raise ConfigError("the grammar of an export must be given by name, not as auto")
     endings = {Done.DONE: Ending.DONE, Done.FAIL: Ending.FAIL}
 
     def say(step: Step) -> str:

@@ -100,7 +100,7 @@ def read_journal(path: Path) -> Iterator[bytes]:
         if magic != _MAGIC:
             if _MAGIC.startswith(magic):
                 return  # its writer died as it made the file
-            raise DatasetError(f"{path} is no journal of a data set")
+            raise DatasetError(f"{path} is not the journal of a data set")
         while len(head := file.read(_HEAD.size)) == _HEAD.size:
             length, crc = _HEAD.unpack(head)
             if length > MAX_RECORD_BYTES:

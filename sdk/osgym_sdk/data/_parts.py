@@ -64,15 +64,16 @@ class Layout:
         try:
             said = json.loads(self.marker.read_text("utf-8"))
         except FileNotFoundError as exc:
-            raise DatasetError(f"{self.root} is no data set: it has no dataset.json") from exc
+            raise DatasetError(f"{self.root} is not a data set, since it has no dataset.json") from exc
         except (OSError, ValueError) as exc:
             raise DatasetError(f"{self.marker} cannot be read: {exc}") from exc
         version = said.get("version") if isinstance(said, dict) and said.get("format") == FORMAT else None
         if not isinstance(version, int):
-            raise DatasetError(f"{self.marker} is not one of a data set")
+            raise DatasetError(f"{self.marker} was not written by a DatasetWriter")
         if version > SCHEMA_VERSION:
             text = (
-                f"{self.root} has version {version}, this SDK reads up to {SCHEMA_VERSION}: update osgym-sdk"
+                f"{self.root} has version {version}; this SDK reads versions up to {SCHEMA_VERSION}: "
+                "update osgym-sdk"
             )
             raise DatasetError(text)
 
@@ -187,7 +188,7 @@ def _recover_one(layout: Layout, path: Path) -> int:
         try:
             events = read_events(path)
         except DatasetError as exc:
-            _LOG.warning("%s is left as it is", exc)
+            _LOG.warning("%s is left unchanged", exc)
             return 0
         events = {episode: told for episode, told in events.items() if told}
         if events:
@@ -213,12 +214,14 @@ def check_part(schema: pa.Schema, path: Path) -> None:
     """
     said = (schema.metadata or {}).get(VERSION_KEY, b"")
     if not said.isdigit() or int(said) > SCHEMA_VERSION:
-        raise DatasetError(f"{path} is of a version that this SDK does not read")
+        raise DatasetError(f"{path} has a version that this SDK does not read: update osgym-sdk")
     missing = [name for name in _NEEDED if name not in schema.names]
     if missing:
         raise DatasetError(f"{path} has no column {missing[0]}: it was not written by a DatasetWriter")
     if len({*schema.names}) < len(schema.names):
-        raise DatasetError(f"{path} has two columns of one name: it was not written by a DatasetWriter")
+        raise DatasetError(
+            f"{path} has two columns with the same name: it was not written by a DatasetWriter"
+        )
     for field in schema:
         found = field.type.value_type if pa.types.is_dictionary(field.type) else field.type
         column = BY_NAME.get(field.name)

@@ -45,7 +45,12 @@ def ending(episode: Episode) -> list[tuple[str, str]]:
     first = episode.first
     said = first["evaluation"]
     found = [
-        ("Ended", first["termination_reason"] if first["complete"] else "goes on, or its writer died"),
+        (
+            "Ended",
+            first["termination_reason"]
+            if first["complete"]
+            else "the episode is still running, or its writer died",
+        ),
         ("Failure", _joined(first, "error_class", "failure_code", "failure")),
         ("Note", first["note"]),
         ("Evaluation", None if said is None else json.dumps(said, indent=1, ensure_ascii=False)),

@@ -79,7 +79,7 @@ class PartSource:
     def _open_file(self) -> None:
         try:
             if not stat.S_ISREG(self._path.stat().st_mode):
-                raise DatasetError(f"{self._path} is no file")
+                raise DatasetError(f"{self._path} is not a file")
             seen = pq.ParquetFile(
                 self._path,
                 thrift_string_size_limit=_FOOTER_STRING_BYTES,

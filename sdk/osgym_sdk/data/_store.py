@@ -91,7 +91,9 @@ class EpisodeStore:
                     following.add(encode(event))
             self._write(journal, [name for name in self._episodes if name in self._ended])
         except OSError as exc:
-            _LOG.warning("data set %s: its journal cannot be made Parquet now: %s", self._layout.root, exc)
+            _LOG.warning(
+                "data set %s: its journal could not be converted to Parquet: %s", self._layout.root, exc
+            )
             if following is not None:
                 path.unlink(missing_ok=True)
                 following.close()

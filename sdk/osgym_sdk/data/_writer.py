@@ -71,7 +71,7 @@ class DatasetWriter:
         self, path: str | os.PathLike[str], *, seed: int | None = None, queue_mib: int = QUEUE_MIB
     ) -> None:
         if queue_mib < 1:
-            raise ConfigError("queue_mib is 1 or more")
+            raise ConfigError("queue_mib must be 1 or more")
         self.layout = Layout(path)
         self.seed = seed
         self.layout.make()
@@ -135,7 +135,7 @@ class DatasetWriter:
             self._store.sync()
         except OSError as exc:
             self._error = exc
-            raise self._failed("what was written may not be on the disk") from exc
+            raise self._failed("the last records may not have reached the disk") from exc
 
     def close(self) -> None:
         """Write what waits, and turn the journal to Parquet. Idempotent.
@@ -160,7 +160,7 @@ class DatasetWriter:
             self._store.close()
         except OSError as exc:
             self._error = self._error or exc
-            failure = failure or self._failed("the journal stays as it is, and is read as it is")
+            failure = failure or self._failed("the journal stays unchanged and can still be read")
         if failure is not None:
             raise failure
 
@@ -183,7 +183,9 @@ class DatasetWriter:
     def put(self, make: Callable[[str | None], Event], data: bytes = b"") -> None:
         """Queue an event and its image; the image only while there is room, if at the cost of waiting."""
         if self._closed or os.getpid() != self._pid:
-            _LOG.warning("data set %s: told of a step after it was closed", self.layout.root)
+            _LOG.warning(
+                "data set %s: a step came after the writer was closed and was not recorded", self.layout.root
+            )
             return
         if self._bytes > 2 * self._max_bytes:
             data = b""
@@ -226,7 +228,7 @@ class DatasetWriter:
         try:
             event = job.make(frame)
         except Exception:  # noqa: BLE001 - our fault: said, and at the cost of this record only
-            _LOG.exception("data set %s: a record was left out", self.layout.root)
+            _LOG.exception("data set %s: a record could not be written and was skipped", self.layout.root)
             return
         self._store.add(event)
 
@@ -237,7 +239,7 @@ class DatasetWriter:
 
     def _check_process(self) -> None:
         if os.getpid() != self._pid:
-            raise ConfigError("make a new DatasetWriter after fork")
+            raise ConfigError("a DatasetWriter cannot be used in a forked process: make a new one there")
 
 
 class EpisodeWriter:

@@ -74,7 +74,8 @@ class RowMaker:
         self._positions = position_ids
         if is_multi_modal and processor is not None and position_ids is None:
             raise ConfigError(
-                "with a processor pass position_ids=, the model's rope index: positions depend on the images"
+                "a processor needs position_ids=, the model's rope index, since "
+                "positions depend on the images"
             )
 
     def row(self, state: Mapping[str, Any], worker_id: int, meta: Any, response: bool) -> dict[str, Any]:
@@ -140,7 +141,7 @@ def collate(rows: Sequence[Mapping[str, Any]], tensors: str = "np") -> dict[str,
         ConfigError: ``tensors`` is neither ``"np"`` nor ``"pt"``.
     """
     if tensors not in ("np", "pt"):
-        raise ConfigError(f'tensors is "np" or "pt", not {tensors!r}')
+        raise ConfigError(f'tensors must be "np" or "pt", not {tensors!r}')
     batch: dict[str, Any] = {}
     for key in rows[0] if rows else ():
         values = [row[key] for row in rows]

@@ -62,7 +62,9 @@ class MultiTurnDataloader:
         self.num_envs = len(env_configs)
         self.batch_size = batch_size
         if not 1 <= batch_size <= self.num_envs:
-            raise ConfigError(f"batch_size is from 1 to the {self.num_envs} environments, not {batch_size}")
+            raise ConfigError(
+                f"batch_size must be from 1 to the {self.num_envs} environments, not {batch_size}"
+            )
         self._rng = random.Random(seed)  # noqa: S311 - chooses rows
         self.replay = ReplayBuffer(
             replay_capacity, replay_reward_discount, only_keep_outcome_in_replay, rng=self._rng
@@ -149,7 +151,7 @@ class MultiTurnDataloader:
         """
         count = self.batch_size if batch_size is None else batch_size
         if not 1 <= count <= self.replay.capacity:
-            raise ConfigError(f"batch_size is from 1 to replay_capacity ({self.replay.capacity})")
+            raise ConfigError(f"batch_size must be from 1 to replay_capacity ({self.replay.capacity})")
         self._gather(0.0)
         while len(self.replay) < count:
             idle = self._workers.idle()

@@ -30,7 +30,7 @@ class ReplayBuffer:
         rng: random.Random | None = None,
     ) -> None:
         if capacity < 1:
-            raise ValueError("capacity is 1 or more")
+            raise ValueError("capacity must be 1 or more")
         self.capacity = capacity
         self.gamma = gamma
         self.only_keep_outcome = only_keep_outcome

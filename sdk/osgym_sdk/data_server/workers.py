@@ -133,7 +133,7 @@ class Workers:
                 await self._play(worker_id, played)
             except Exception as exc:  # noqa: BLE001 - other people's environments may raise anything
                 failures = 1 if played.steps else failures + 1
-                _LOG.warning("environment %d failed, another takes its place: %s", worker_id, exc)
+                _LOG.warning("environment %d failed and is replaced: %s", worker_id, exc)
                 if played.uid:
                     self._events.put(Lost(worker_id, played.uid))
                 if failures >= MAX_FAILURES or isinstance(exc, ConfigError) or _hopeless(exc):
@@ -206,7 +206,7 @@ class _Adapted:
                 self._timeout_s = min(self._timeout_s, _CLOSE_S)
                 await self.call(close)
         except Exception as exc:  # noqa: BLE001 - other people's; nothing is left to be done
-            _LOG.info("closing an environment: %s", exc)
+            _LOG.info("an environment could not be closed: %s", exc)
         finally:
             self._let_go()
 

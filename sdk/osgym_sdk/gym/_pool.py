@@ -41,7 +41,7 @@ class SlotPool:
             ValueError: its answer has not been taken yet, or it has ended and resets are the caller's.
         """
         if index in self._unread:
-            raise ValueError(f"environment {index} acts, or its answer has not been taken yet")
+            raise ValueError(f"environment {index} is still acting, or its answer has not been read yet")
         if self.slots[index].ended and self._autoreset is AutoresetMode.DISABLED:
             raise ValueError(f"environment {index} has ended: reset it with options={{'reset_mask': ...}}")
 

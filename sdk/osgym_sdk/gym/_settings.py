@@ -114,12 +114,12 @@ def listed(task: Any) -> list[Task | None]:
         return [task]
     found = as_tasks(task)
     if not isinstance(found, Iterable):
-        raise ConfigError("tasks of an environment are a list, not an asynchronous generator")
+        raise ConfigError("tasks of an environment must be a list, not an asynchronous generator")
     return list(found)
 
 
 def _size(size: Any) -> Size:
     sides = tuple(size)
     if len(sides) != 2 or not all(isinstance(side, int) and 1 <= side <= 8192 for side in sides):
-        raise ConfigError(f"size is (width, height) in pixels, not {size!r}")
+        raise ConfigError(f"size must be (width, height) in pixels, not {size!r}")
     return sides[0], sides[1]

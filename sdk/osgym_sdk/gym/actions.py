@@ -122,7 +122,7 @@ class DiscreteActions:
     def __init__(self, columns: int, rows: int) -> None:
         """Take the grid. Raises ConfigError if it has no cells."""
         if columns < 1 or rows < 1:
-            raise ConfigError("grid: at least one column and one row")
+            raise ConfigError("grid must have at least one column and one row")
         self._grid = (columns, rows)
         cells = [(x, y) for y in range(rows) for x in range(columns)]
         self._made: list[tuple[str, Any]] = [("click", cell) for cell in cells]
@@ -191,7 +191,7 @@ def make_form(form: str, image: Size, grid: tuple[int, int]) -> ActionForm:
             return DiscreteActions(*grid)
         case "text":
             return TextActions()
-    raise ConfigError(f"action_form is dict, discrete or text, not {form!r}")
+    raise ConfigError(f"action_form must be dict, discrete or text, not {form!r}")
 
 
 def _shown(of: Any) -> str:

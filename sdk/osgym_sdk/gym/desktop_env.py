@@ -34,7 +34,7 @@ class DesktopEnv(gymnasium.Env[Pixels, Any]):
 
     def __init__(self, render_mode: str | None = None, **settings: Unpack[DesktopSettings]) -> None:
         if render_mode is not None and render_mode not in self.metadata["render_modes"]:
-            raise ConfigError(f"render_mode is None or 'rgb_array', not {render_mode!r}")
+            raise ConfigError(f"render_mode must be None or 'rgb_array', not {render_mode!r}")
         self._arguments: dict[str, Any] = {"render_mode": render_mode, **settings}
         self.render_mode = render_mode
         self._desktops = desktops = Desktops(settings)

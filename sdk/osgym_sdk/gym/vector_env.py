@@ -47,14 +47,14 @@ class DesktopVectorEnv(VectorEnv[Pixels, Any, npt.NDArray[Any]]):
         **settings: Unpack[DesktopSettings],
     ) -> None:
         if num_envs < 1:
-            raise ConfigError("num_envs is 1 or more")
+            raise ConfigError("num_envs must be 1 or more")
         self._arguments: dict[str, Any] = {
             "autoreset_mode": autoreset_mode,
             "render_mode": render_mode,
             **settings,
         }
         if render_mode not in (None, "rgb_array"):
-            raise ConfigError(f"render_mode is None or 'rgb_array', not {render_mode!r}")
+            raise ConfigError(f"render_mode must be None or 'rgb_array', not {render_mode!r}")
         try:
             mode = AutoresetMode(autoreset_mode)
         except ValueError as exc:
@@ -167,7 +167,7 @@ class DesktopVectorEnv(VectorEnv[Pixels, Any, npt.NDArray[Any]]):
 
     async def _start_steps(self, ids: Sequence[int], actions: Sequence[Any]) -> None:
         if len(set(ids)) != len(ids):
-            raise ValueError("an environment is named twice")
+            raise ValueError("an environment occurs twice")
         for index in ids:
             self._pool.check(index)
         for index, action in zip(ids, actions, strict=True):
@@ -189,7 +189,9 @@ class DesktopVectorEnv(VectorEnv[Pixels, Any, npt.NDArray[Any]]):
             return list(range(self.num_envs))
         mask = np.asarray(mask)
         if mask.shape != (self.num_envs,) or mask.dtype != np.bool_ or not mask.any():
-            raise ValueError(f"reset_mask is an array of {self.num_envs} bools, at least one of them true")
+            raise ValueError(
+                f"reset_mask must be an array of {self.num_envs} bools, at least one of them true"
+            )
         return [int(index) for index in np.flatnonzero(mask)]
 
     def _seed(self, seed: int | Sequence[int | None] | None, chosen: Sequence[int]) -> None:
@@ -199,7 +201,7 @@ class DesktopVectorEnv(VectorEnv[Pixels, Any, npt.NDArray[Any]]):
             super().reset(seed=seed)
             seed = [seed + index for index in range(self.num_envs)]
         if len(seed) != self.num_envs:
-            raise ValueError(f"{len(seed)} seeds for {self.num_envs} environments")
+            raise ValueError(f"{len(seed)} seeds were given for {self.num_envs} environments")
         for index in chosen:
             if seed[index] is not None:
                 self._rngs[index] = seeding.np_random(seed[index])[0]
@@ -212,7 +214,7 @@ class DesktopVectorEnv(VectorEnv[Pixels, Any, npt.NDArray[Any]]):
             actions = iterate(space, actions)
         singles = list(actions)
         if len(singles) != count:
-            raise ValueError(f"{len(singles)} actions for {count} environments")
+            raise ValueError(f"{len(singles)} actions were given for {count} environments")
         return singles
 
     def _batch(self, answers: Sequence[Answer]) -> Batch:

@@ -39,7 +39,7 @@ def task_of(given: Any) -> dict[str, Any] | None:
         try:
             given = json.loads(given)
         except ValueError as exc:
-            raise ConfigError(f"task: not JSON: {exc}") from exc
+            raise ConfigError(f"task: the text is not JSON: {exc}") from exc
     return as_task(given)
 
 
@@ -54,10 +54,10 @@ def rows(tasks: Any) -> list[tuple[dict[str, Any], str]]:
     """
     found = as_tasks(tasks)
     if isinstance(found, AsyncIterable):
-        raise ConfigError("tasks of a data set are a list, not an asynchronous generator")
+        raise ConfigError("tasks of a data set must be a list, not an asynchronous generator")
     loaded = [task for task in (task_of(given) for given in found) if task is not None]
     if not loaded:
-        raise ConfigError("tasks: there are none")
+        raise ConfigError("tasks: the list is empty")
     return [(task, json.dumps(task, sort_keys=True)) for task in loaded]
 
 
@@ -147,7 +147,7 @@ class Rollout:
         try:
             return (await self.episode.a11y()).to_text(max_lines=max_lines)
         except ReachError as exc:
-            return f"The elements of the screen are not to be had: {exc.message}"
+            return f"The elements of the screen are not available: {exc.message}"
         except OSGymError as exc:
             if exc.error_class is None:
                 raise
@@ -164,7 +164,7 @@ class Rollout:
         try:
             await self._environment.aclose()
         except OSGymError as exc:  # its lease runs out by itself
-            _LOG.info("closing a rollout: %s", exc)
+            _LOG.info("a rollout could not be closed: %s", exc)
 
     def _take(self, made: Transition) -> None:
         self.observation = made.observation
@@ -179,7 +179,7 @@ def said(made: Transition) -> str:
     """Return in words what a step's picture does not show."""
     if made.failure is not None:
         return "The desktop was lost."
-    words = [f"Refused, nothing was done: {made.refused}"] if made.refused else []
+    words = [f"The action was refused and nothing was done: {made.refused}"] if made.refused else []
     if not made.refused and (why := fault(made.observation, None)):
         words.append(f"Failed: {why}")
     if made.ended:
@@ -236,7 +236,7 @@ async def shown(rollout: Rollout, sees: str, words: str = "") -> list[dict[str, 
     if sees == "elements":
         elements = await rollout.elements()
         return [{"type": "text", "text": f"{words}\n{elements}" if words else elements}]
-    assert rollout.observation is not None, "an open rollout has seen its desktop"
+    assert rollout.observation is not None, "an open rollout must have an observation"
     said: list[dict[str, Any]] = [{"type": "text", "text": words}] if words else []
     return [*said, {"type": "image_url", "image_url": {"url": rollout.observation.data_url}}]
 
@@ -244,5 +244,5 @@ async def shown(rollout: Rollout, sees: str, words: str = "") -> list[dict[str, 
 def check_sees(sees: str) -> str:
     """Check what a model is shown. Raises ConfigError if it is neither ``image`` nor ``elements``."""
     if sees not in ("elements", "image"):
-        raise ConfigError(f"sees: there is no {str(sees)[:60]!r}; there are elements, image")
+        raise ConfigError(f"sees: unknown value {str(sees)[:60]!r}; valid values: elements, image")
     return sees

@@ -167,7 +167,7 @@ class DesktopSandbox(SandboxEnvironment):
         except OSGymError as exc:
             raise _unavailable(exc) from exc
         if done.timed_out:
-            raise TimeoutError(f"{cmd[0]}: more than {seconds:g} s")
+            raise TimeoutError(f"{cmd[0]}: the command took longer than {seconds:g} s")
         return ExecResult(done.returncode == 0, done.returncode, done.stdout, done.stderr)
 
     async def write_file(self, file: str, contents: str | bytes) -> None:

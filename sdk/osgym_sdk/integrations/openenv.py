@@ -138,7 +138,7 @@ class DesktopEnvironment(Environment[DesktopAction, DesktopObservation, DesktopS
             IndexError: there is none of this index.
         """
         if not 0 <= index < len(self._tasks):
-            raise IndexError(f"there are {len(self._tasks)} tasks, none is {index}")
+            raise IndexError(f"there are {len(self._tasks)} tasks, but none has the index {index}")
         task = self._tasks[index]
         said = _rollouts.instruction_of(task)
         return {"id": str(task.get("id", index)), "index": index, "instruction": said}
@@ -159,14 +159,14 @@ class DesktopEnvironment(Environment[DesktopAction, DesktopObservation, DesktopS
         task, index = given.get("task"), given.get("index")
         if task is not None:
             if not isinstance(task, Mapping):  # a path would be one of this machine
-                raise ConfigError(f"task: an object, not {type(task).__name__}")
+                raise ConfigError(f"task must be an object, not {type(task).__name__}")
             return _rollouts.task_of(task)
         if not self._tasks:
             return None
         if index is None:
             index = random.Random(seed).randrange(len(self._tasks))  # noqa: S311 - which task, no secret
         if type(index) is not int or not 0 <= index < len(self._tasks):
-            raise ConfigError(f"index: from 0 to {len(self._tasks) - 1}, not {str(index)[:60]}")
+            raise ConfigError(f"index must be from 0 to {len(self._tasks) - 1}, not {str(index)[:60]}")
         return self._tasks[index]
 
     async def _step(self, action: DesktopAction) -> DesktopObservation:

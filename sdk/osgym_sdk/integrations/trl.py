@@ -197,7 +197,7 @@ class DesktopEnvironment:
 
     def _wait(self) -> None:
         if self._begun is None:
-            raise EpisodeEnded("no episode was begun: call reset() first")
+            raise EpisodeEnded("no episode was started: call reset() first")
         self._begun.result(_BEGIN_S)
 
     def _close(self) -> None:

@@ -123,7 +123,7 @@ class DesktopAgentLoop(AgentLoopBase):  # type: ignore[misc,unused-ignore] # the
                   "hf_model_type")  # fmt: skip
         super().__init__(*args, **{name: given.pop(name) for name in theirs if name in given})
         if max_steps < 1 or retries < 0:
-            raise ConfigError("max_steps is 1 or more, retries 0 or more")
+            raise ConfigError("max_steps must be 1 or more, retries 0 or more")
         self._sees, self._retries = sees, retries
         self._hosts = hosts if hosts is None or isinstance(hosts, str) else list(hosts)
         if given.get("size") is not None:
@@ -145,7 +145,7 @@ class DesktopAgentLoop(AgentLoopBase):  # type: ignore[misc,unused-ignore] # the
         """
         task = (row.get("extra_info") or {}).get("task")
         if not task:
-            raise ConfigError("extra_info['task'] of the row is missing: make rows with rows(tasks)")
+            raise ConfigError("extra_info['task'] is missing from the row: make rows with rows(tasks)")
         for left in reversed(range(self._retries + 1)):
             desktop = Desktop(self._hosts, **self._options)
             transcript = _Transcript([dict(message) for message in row["raw_prompt"]])
@@ -155,7 +155,7 @@ class DesktopAgentLoop(AgentLoopBase):  # type: ignore[misc,unused-ignore] # the
                 await desktop.aclose()
             if desktop.failure is None or not left:
                 break
-            _LOG.warning("a rollout is played again: %s", desktop.failure.message)
+            _LOG.warning("a rollout failed and is run again: %s", desktop.failure.message)
         return self._output(desktop, transcript)
 
     async def _play(
@@ -232,7 +232,7 @@ class DesktopAgentLoop(AgentLoopBase):  # type: ignore[misc,unused-ignore] # the
         if self._sees == "elements":
             [said] = await desktop.shown_async("elements", words)
             return said["text"]
-        assert desktop.observation is not None, "an open rollout has seen its desktop"
+        assert desktop.observation is not None, "an open rollout must have an observation"
         image = desktop.observation.image
         transcript.images.append(image)
         return [{"type": "text", "text": words}, {"type": "image", "image": image}]

@@ -35,11 +35,11 @@ def spread(capacity: Mapping[str, int], per_actor: int, replicas: int | None = N
         ConfigError: there is room for none.
     """
     if per_actor < 1 or (replicas is not None and replicas < 1):
-        raise ConfigError("replicas_per_actor and replicas are 1 or more")
+        raise ConfigError("replicas_per_actor and replicas must be 1 or more")
     left = {host: count for host, count in capacity.items() if count > 0}
     wanted = sum(left.values()) if replicas is None else min(replicas, sum(left.values()))
     if not wanted:
-        raise ConfigError(f"no host holds a replica: {', '.join(capacity) or 'there is none'}")
+        raise ConfigError(f"no host holds a replica: {', '.join(capacity) or 'the client has no host'}")
     plans: list[ActorPlan] = []
     while wanted:
         host = max(left, key=lambda one: left[one])
@@ -60,6 +60,6 @@ def missing_resources(
     names = ", ".join(resource_of(host) for host in hosts)
     asked = "{" + ", ".join(f'"{resource_of(host)}": {capacity[host]}' for host in hosts) + "}"
     return (
-        f"the cluster has no resource {names}: begin a node near them with "
+        f"the cluster has no resource {names}: start a node near them with "
         f"ray start --resources={shlex.quote(asked)}, or pass resources=False"
     )

@@ -79,9 +79,9 @@ class Rollouts:
     ) -> None:
         listed = as_tasks(tasks)
         if not isinstance(listed, Iterable):
-            raise ConfigError("tasks are a list; for ones without an end pass repeat=True")
+            raise ConfigError("tasks must be a list; pass repeat=True to repeat it without end")
         if capacity < 1 or replay < 0:
-            raise ConfigError("capacity is 1 or more, replay 0 or more")
+            raise ConfigError("capacity must be 1 or more, replay 0 or more")
         self._client = dict(client or {})
         self._make = (make_policy, run_options, dict(actor_options or {}), resources)
         room = _room(hosts, self._client)
@@ -187,13 +187,13 @@ class Rollouts:
             deaths = self._deaths[index] = 1 if results else self._deaths[index] + 1
             host = self._plans[index].host
             if deaths < MAX_DEATHS:
-                _LOG.warning("actor %s on %s died, another takes its place: %s", name, host, exc)
+                _LOG.warning("actor %s on %s died and is replaced: %s", name, host, exc)
                 self.replaced += 1
                 self._start(index)
                 return
-            _LOG.warning("actors on %s die without a result, no other takes their place: %s", host, exc)
+            _LOG.warning("actors on %s die without a result and are no longer replaced: %s", host, exc)
             if not self._actors:
-                raise HostUnreachable(f"no actor is left: {exc}") from exc
+                raise HostUnreachable(f"every actor died: {exc}") from exc
         else:
             ray.kill(handle)
 
@@ -216,7 +216,7 @@ async def _close(tickets: Sequence[Ticket], client: Mapping[str, Any]) -> None:
                     async with opened.attach(ticket):
                         pass
             except (OSGymError, TimeoutError) as exc:
-                _LOG.info("the lease of episode %s is not given back: %s", ticket.episode_id, exc)
+                _LOG.info("the lease of episode %s could not be released: %s", ticket.episode_id, exc)
 
         await asyncio.gather(*(close(ticket) for ticket in tickets))
 
@@ -228,7 +228,8 @@ def _room(hosts: str | Sequence[str] | None, client: Mapping[str, Any]) -> dict[
     room = {url: one.capacity.max_replicas for url, one in states.items() if isinstance(one, HostState)}
     if not room:
         raise next(
-            (one for one in states.values() if isinstance(one, OSGymError)), HostUnreachable("no host serves")
+            (one for one in states.values() if isinstance(one, OSGymError)),
+            HostUnreachable("none of the hosts accepts new episodes"),
         )
     return room
 

@@ -139,7 +139,9 @@ def _pairs(text: str, kind: Kind, body: str) -> tuple[tuple[str, str], ...]:
         if not key or not equals:
             raise ConfigError(f"{text}: write {kind}://KEY=VALUE, several separated by commas")
         if kind is Kind.GCP_LABEL and not (_LABEL_KEY.fullmatch(key) and _LABEL_VALUE.fullmatch(value)):
-            raise ConfigError(f"{text}: labels are of lowercase letters, digits, _ and -, not {part!r}")
+            raise ConfigError(
+                f"{text}: a label may have lowercase letters, digits, _ and - only, not {part!r}"
+            )
         if kind is Kind.AWS_TAG and any(
             len(piece) > most for piece, most in zip((key, value), _MOST_TAG_CHARS, strict=True)
         ):
@@ -152,13 +154,13 @@ def _options(text: str, kind: Kind, query: str) -> dict[str, str]:
     try:
         pairs = parse_qsl(query, keep_blank_values=True, strict_parsing=True) if query else []
     except ValueError as exc:
-        raise ConfigError(f"{text}: what follows the ? is not NAME=VALUE&NAME=VALUE") from exc
+        raise ConfigError(f"{text}: the part after the ? must be NAME=VALUE&NAME=VALUE") from exc
     allowed = _OPTIONS[kind]
     for name, _ in pairs:
         if name not in allowed:
-            raise ConfigError(f"{text}: {kind} has no option {name!r}; there are {', '.join(allowed)}")
+            raise ConfigError(f"{text}: {kind} has no option {name!r}; valid options: {', '.join(allowed)}")
     if len(dict(pairs)) != len(pairs):
-        raise ConfigError(f"{text}: an option is given twice")
+        raise ConfigError(f"{text}: the same option is given twice")
     return dict(pairs)
 
 
@@ -170,7 +172,7 @@ def _port(text: str, port: str) -> int:
 
 def _one_of(text: str, name: str, value: str, allowed: tuple[str, ...]) -> str:
     if value not in allowed:
-        raise ConfigError(f"{text}: {name} is one of {', '.join(allowed)}, not {value!r}")
+        raise ConfigError(f"{text}: {name} must be one of {', '.join(allowed)}, not {value!r}")
     return value
 
 

@@ -39,7 +39,7 @@ class AwsTagSource(CloudSource):
         except NoRegionError as exc:
             raise SourceFailed("no region: add ?region=... or set AWS_DEFAULT_REGION") from exc
         except NoCredentialsError as exc:
-            raise SourceFailed("no AWS credentials: set them up as for the aws command") from exc
+            raise SourceFailed("no AWS credentials were found: set them up as for the aws command") from exc
         except ClientError as exc:
             code = exc.response.get("Error", {}).get("Code", "")
             hint = " (it needs ec2:DescribeInstances)" if code == "UnauthorizedOperation" else ""

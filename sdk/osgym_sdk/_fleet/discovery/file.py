@@ -96,7 +96,7 @@ class FleetFileSource(HostSource):
             if (fleet.discover, host_defaults(fleet)) != (self._fleet.discover, host_defaults(self._fleet)):
                 self._inner = self._inner_of(fleet)
         except ConfigError as exc:
-            raise SourceFailed(f"what was written there is left out: {exc.message}") from exc
+            raise SourceFailed(f"the fleet file is ignored until it is corrected: {exc.message}") from exc
         # The mark is of before the reading: what was written meanwhile is read at the next look.
         self._fleet, self._mark, self._secrets = fleet, mark, _secrets_mark(fleet)
         if trusted != self._trusted:

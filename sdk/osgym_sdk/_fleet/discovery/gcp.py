@@ -44,7 +44,9 @@ class GcpLabelSource(CloudSource):
         try:
             return self._ask()
         except DefaultCredentialsError as exc:
-            raise SourceFailed("no credentials: gcloud auth application-default login") from exc
+            raise SourceFailed(
+                "no Google Cloud credentials were found: run gcloud auth application-default login"
+            ) from exc
         except (GoogleAuthError, requests.RequestException, ValueError) as exc:
             raise SourceFailed(f"{type(exc).__name__}: {exc}") from exc
 
@@ -79,7 +81,7 @@ class GcpLabelSource(CloudSource):
             if not body.get("nextPageToken"):
                 return found
             asked["pageToken"] = body["nextPageToken"]
-        raise SourceFailed(f"over {MOST_PAGES} pages of instances")
+        raise SourceFailed(f"the answer has more than {MOST_PAGES} pages of instances")
 
     @staticmethod
     def addresses_of(instance: dict[str, Any]) -> tuple[str, str]:

@@ -57,7 +57,7 @@ def open_fleet(fleet_source: FleetSource, settings: ClientSettings) -> OpenedFle
     """
     source, poll_s = fleet_source.source, fleet_source.poll_s
     if poll_s is not None and poll_s <= 0:
-        raise ConfigError("poll_s is more than 0")
+        raise ConfigError("poll_s must be more than 0")
     text = str(source)
     if isinstance(source, str) and is_source(text):
         return OpenedFleet((), settings, source_of(text), poll_s)
@@ -81,7 +81,7 @@ def source_of(text: str, defaults: HostDefaults = NO_DEFAULTS) -> HostSource:
     known = plugin_names(PluginGroup.HOST_SOURCES)
     if scheme not in known:
         more = "".join(f", {name}://…" for name in known if name not in list(Kind))
-        raise ConfigError(f"{text!r} is no source of hosts; write {FORMS}{more}")
+        raise ConfigError(f"{text!r} is not a source of hosts; write {FORMS}{more}")
     try:
         found: HostSource = load_plugin(PluginGroup.HOST_SOURCES, scheme)(text, defaults)
     except PluginError as exc:

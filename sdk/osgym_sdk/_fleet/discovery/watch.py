@@ -64,9 +64,13 @@ class HostWatch:
         while True:
             why = await self._look()
             if why and not failures:
-                _LOG.warning("%s: %s; the hosts that are known stay", self.source.name, why)
+                _LOG.warning(
+                    "hosts could not be discovered from %s: %s; the known hosts stay in use",
+                    self.source.name,
+                    why,
+                )
             elif failures and not why:
-                _LOG.warning("%s is read again", self.source.name)
+                _LOG.warning("hosts are discovered from %s again", self.source.name)
             self._failed(why)
             self._looked.set()
             failures = failures + 1 if why else 0
@@ -85,7 +89,7 @@ class HostWatch:
         except TimeoutError:
             return f"no answer within {source.limit_s:g} s"
         except Exception as exc:  # noqa: BLE001 - top of a task; a library of others must not end the watch
-            _LOG.debug("a look at %s failed", source.name, exc_info=True)
+            _LOG.debug("discovering hosts from %s failed", source.name, exc_info=True)
             return f"{type(exc).__name__}: {exc}"
         if listing is not None:
             self._apply(listing)
