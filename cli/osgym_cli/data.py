@@ -184,9 +184,7 @@ def export(
             chosen["task_id"] = list(tasks)
         dataset = open_dataset(path).filter(min_reward=min_reward, **chosen)
         if not len(dataset):
-            raise click.ClickException(
-                f"{path} has no step that is to be exported; --all takes every episode"
-            )
+            raise click.ClickException(f"{path} has no step to export; --all includes every episode")
         with _bar("exporting", dataset.episode_count) as advance:
             if form == "chat":
                 done = module.export_chat(dataset, out, advance, grammar=grammar, history=history)
@@ -196,7 +194,7 @@ def export(
                 done = module.export_huggingface(dataset, out, advance)
     click.echo(f"{done.steps} steps in {out}")
     if done.skipped:
-        click.echo(f"{done.skipped} steps were left out, the first because: {done.reason}", err=True)
+        click.echo(f"{done.skipped} steps were skipped; the reason of the first: {done.reason}", err=True)
 
 
 @data.command(
@@ -216,7 +214,9 @@ def convert(recordings: Path, out: Path) -> None:
         folders = module.recorded_episodes(recordings)
         with _bar("converting", len(folders)) as advance:
             done = module.convert_recordings(recordings, out, advance)
-    click.echo(f"{done.episodes} episodes added, {done.present} were there, {done.running} go on")
+    click.echo(
+        f"{done.episodes} episodes added, {done.present} were already there, {done.running} are still running"
+    )
     if done.bad_lines:
         click.echo(f"{done.bad_lines} lines could not be read", err=True)
 

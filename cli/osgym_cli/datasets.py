@@ -44,7 +44,7 @@ def find_episode(dataset: Dataset, name: str | None) -> Episode:
         episodes = list(dataset.episodes())
         if len(episodes) != 1:
             raise click.ClickException(
-                f"which of the {len(episodes)} episodes? name one as `osgym data view` does"
+                f"the data set has {len(episodes)} episodes; name one of those that `osgym data view` lists"
             )
         return episodes[0]
     try:

@@ -32,7 +32,7 @@ def drain(host: HostClient, as_json: bool, deadline_s: float | None, wait: bool,
     """
     if stop:
         if wait or deadline_s is not None:
-            raise click.UsageError("--stop goes with neither --wait nor --deadline-s")
+            raise click.UsageError("--stop cannot be combined with --wait or --deadline-s")
         state = host.call("DELETE", "/v1/drain", timeout_s=20).json()
     else:
         body = json.dumps({"deadline_s": deadline_s}).encode()

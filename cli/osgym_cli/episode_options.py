@@ -40,7 +40,7 @@ def episode_host_options(command: Command) -> Command:
     @functools.wraps(command)
     def run(*args: Any, host: str | None, fleet: Path | None, token: str | None, **options: Any) -> Any:
         if host is not None and fleet is not None:
-            raise click.UsageError("--host or --fleet, not both")
+            raise click.UsageError("give either --host or --fleet, not both")
         return command(*args, hosts=Hosts(host, fleet, token), **options)
 
     fleet_option = HOSTS(

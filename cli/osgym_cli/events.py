@@ -62,19 +62,19 @@ def _following(host: HostClient, last_id: int) -> Iterator[Mapping[str, Any]]:
             answer = _after(host, last_id, WAIT_S)
         except click.ClickException as error:
             if not away:
-                click.echo(f"osgym host events: {error.message}; trying again", err=True)
+                click.echo(f"osgym host events: {error.message}; retrying", err=True)
             away, pause_s = True, MAX_PAUSE_S if away else pause_s
             time.sleep(pause_s)
             continue
         if away:
-            click.echo("osgym host events: it answers again", err=True)
+            click.echo("osgym host events: the host answers again", err=True)
         away = False
         if answer["last_id"] < last_id:  # it restarted, and counts anew
             last_id = 0
             continue
         if answer["events"] and answer["events"][0]["id"] > last_id + 1 and last_id:
             lost = answer["events"][0]["id"] - last_id - 1
-            click.echo(f"osgym host events: {lost} in between are no longer kept", err=True)
+            click.echo(f"osgym host events: {lost} events in between are no longer kept", err=True)
         yield from answer["events"]
         last_id = answer["last_id"]
 

@@ -78,7 +78,10 @@ class HostClient:
         return make_client(route, base_url=self.url, headers=headers, verify=verify, timeout=timeout_s)
 
     def _unreachable(self, error: httpx.HTTPError) -> click.ClickException:
-        return click.ClickException(f"cannot reach {self.url}: {error} (is `osgym host serve` running?)")
+        return click.ClickException(
+            f"cannot reach {self.url}: {error} (start a host agent with `osgym host serve`, or name "
+            "another with --host)"
+        )
 
     def _check(self, path: str, answer: httpx.Response) -> None:
         if answer.status_code >= 400:
@@ -116,7 +119,7 @@ def host_list_options(command: Command) -> Command:
         given = host or _url_option(url) or os.environ.get("OSGYM_HOSTS") or DEFAULT_URL
         urls = [one.strip().rstrip("/") for one in given.split(",") if one.strip()]
         if not urls:
-            raise click.UsageError("--host names no host")
+            raise click.UsageError("--host is empty: give the URL of a host agent")
         return command(*args, hosts=[HostClient(one, token) for one in urls], **options)
 
     help_text = f"Host agents, separated by commas; {DEFAULT_HOSTS}."
@@ -156,9 +159,7 @@ def _credentials(token: str | None) -> tuple[dict[str, str], ssl.SSLContext | bo
     try:
         return headers, ssl.create_default_context(cafile=ca) if ca else True
     except (OSError, ssl.SSLError) as error:
-        raise click.ClickException(
-            f"OSGYM_CA: {ca} holds no certificates that can be read: {error}"
-        ) from error
+        raise click.ClickException(f"OSGYM_CA: {ca} has no readable certificates: {error}") from error
 
 
 def _message(answer: httpx.Response) -> str:

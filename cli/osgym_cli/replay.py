@@ -57,7 +57,7 @@ def replay(
     Exit codes: 0 done - 1 there is no such episode, or it cannot be written - 2 wrong arguments.
     """
     if out is not None and out.suffix.lower() not in _FORMS:
-        raise click.UsageError(f"--out {out}: end it with one of {', '.join(_FORMS)}")
+        raise click.UsageError(f"--out {out}: the name must end with one of {', '.join(_FORMS)}")
     with dataset_errors(), _dataset(_located(path)) as dataset:
         found = find_episode(dataset, episode)
         target = out or Path(f"{found.name[:12]}.html")
@@ -84,7 +84,8 @@ def _located(path: Path) -> Path:
     if len(path.parts) == 1 and (recorded / "steps.jsonl").is_file():
         return recorded
     raise click.UsageError(
-        f"{path}: neither a data set, nor an episode below {recorded.parent} (`osgym host serve` records "
+        f"{path}: neither a data set nor a recorded episode below {recorded.parent} "
+        "(`osgym host serve` records "
         "with `trajectory: steps` or `frames`)"
     )
 
@@ -98,5 +99,5 @@ def _dataset(path: Path) -> Iterator[Dataset]:
     with tempfile.TemporaryDirectory(prefix="osgym-replay-") as folder:
         done = dataset_module().convert_recordings(path, folder)
         if done.running:
-            raise click.ClickException(f"{path}: the episode goes on; try again when it has ended")
+            raise click.ClickException(f"{path}: the episode is still running; try again after its end")
         yield open_dataset(Path(folder))

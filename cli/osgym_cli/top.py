@@ -112,7 +112,7 @@ async def _look(client: httpx.AsyncClient, url: str) -> HostLook:
             )
     except httpx.HTTPStatusError as error:
         code = error.response.status_code
-        needs = ": set OSGYM_TOKEN to its token" if code == httpx.codes.UNAUTHORIZED else ""
+        needs = ": set OSGYM_TOKEN to the host's token" if code == httpx.codes.UNAUTHORIZED else ""
         return HostLook(url, time.monotonic(), f"{code} {error.response.reason_phrase}{needs}")
     except (httpx.HTTPError, httpx.InvalidURL, ValueError, TimeoutError) as error:
         return HostLook(url, time.monotonic(), str(error) or f"no answer in {TIMEOUT_S:g} s")

@@ -144,7 +144,7 @@ def test_ctrl_c_leaves_a_report(host: HostProcess, tmp_path: Path) -> None:
     assert (out / "report.html").exists() and json.loads((out / "run.json").read_text())[
         "interrupted"
     ] is True
-    assert "--resume goes on" in printed and read_rows(out / "results.jsonl")[0].reward == 1.0
+    assert "--resume continues" in printed and read_rows(out / "results.jsonl")[0].reward == 1.0
     assert not list((out / "trajectories").glob(".*"))
     wait_until(lambda: not host.replicas("leased"), 10, "all leases given back")
 
@@ -171,7 +171,7 @@ def test_nobody_serves(tmp_path: Path) -> None:
 
 
 WRONG = {
-    "no task there": ["nowhere", "--agent", "openai", "--model", "m"],
+    "no task was found": ["nowhere", "--agent", "openai", "--model", "m"],
     "needs --model": ["{tasks}", "--agent", "openai"],
     "needs --prompt": ["{tasks}", "--agent", "chat", "--model", "m"],
     "OPENAI_API_KEY": ["{tasks}", "--agent", "openai", "--model", "m"],

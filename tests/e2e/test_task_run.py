@@ -89,14 +89,14 @@ def test_what_cannot_be_played_is_named(tmp_path: Path, name: str, text: str | N
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["run", "t.json", "--policy", "wise"], "--policy is oracle, near, noop, random"),
+        (["run", "t.json", "--policy", "wise"], "--policy must be one of oracle, near, noop, random"),
         (["run", "t.json", "--policy", "oracle"], "t.oracle.json"),
         (["run", "t.json", "--policy", "nowhere_at_all:act"], "No module named"),
-        (["run", "t.json", "--policy", "noop", "--only", "other"], "no task has that in its name"),
-        (["run", "gone.json", "--policy", "noop"], "no task there"),
-        (["new", "t.json"], "is there already"),
-        (["new", "t.oracle.json"], "is no name for a task"),
-        (["new", "a b.json"], "is no name for a task"),
+        (["run", "t.json", "--policy", "noop", "--only", "other"], "no task has that text in its name"),
+        (["run", "gone.json", "--policy", "noop"], "no task was found"),
+        (["new", "t.json"], "already exists"),
+        (["new", "t.oracle.json"], "is not a valid name of a task"),
+        (["new", "a b.json"], "is not a valid name of a task"),
     ],
 )
 def test_wrong_usage(

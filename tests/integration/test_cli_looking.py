@@ -66,7 +66,7 @@ def test_events_are_followed_over_a_restart(tmp_path: Path) -> None:
                 seen = _until(following.stdout, "episode_id", episode.episode_id)
             assert seen["state"] == "active"
         assert following.stderr is not None
-        assert "trying again" in following.stderr.readline()
+        assert "retrying" in following.stderr.readline()
         with Served(tmp_path / "two", ports=[port]) as second:
             assert "answers again" in following.stderr.readline()
             with Client(second.urls[0]) as client, client.episode(TASK) as episode:

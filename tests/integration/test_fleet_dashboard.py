@@ -233,7 +233,7 @@ async def test_a_wrong_token_for_the_hosts_is_said(hosts: list[Served]) -> None:
     """It is a word beside the host, not an empty page."""
     async with serving(hosts[0].urls[0], token="wrong") as at, httpx.AsyncClient() as web:
         (host,) = (await web.get(f"{at}/fleet/hosts", timeout=30)).json()["hosts"]
-        assert (host["phase"], host["error"]) == ("joining", "it refuses the token")
+        assert (host["phase"], host["error"]) == ("joining", "the host refuses the token")
 
 
 async def test_with_a_token_that_only_looks_it_only_looks(chromium_root: Path | None, tmp_path: Path) -> None:

@@ -62,7 +62,7 @@ def test_view_lists_and_shows(folder: Path) -> None:
     assert shown.exit_code == 0 and "step 3" in shown.output and '"op": "click"' in shown.output
     assert "\x1b" not in shown.output and "alert(1)" in shown.output
     assert run("view", folder, "nosuch").exit_code == 1
-    assert "which of the 7" in run("view", folder, "--out", "x.html").output
+    assert "the data set has 7 episodes; name one" in run("view", folder, "--out", "x.html").output
 
 
 def test_chats_say_the_actions_in_the_grammar(folder: Path, tmp_path: Path) -> None:
@@ -162,7 +162,8 @@ def test_recordings_of_a_host_are_converted_once(tmp_path: Path) -> None:
     running = tmp_path / "trajectories" / "going"
     running.mkdir()
     (running / "steps.jsonl").write_text('{"kind":"start"}\n')
-    for said in ("1 episodes added, 0 were there, 1 go on", "0 episodes added, 1 were there, 1 go on"):
+    for added, present in ((1, 0), (0, 1)):
+        said = f"{added} episodes added, {present} were already there, 1 are still running"
         done = run("convert", tmp_path / "trajectories", tmp_path / "set")
         assert done.exit_code == 0 and said in done.output, done.output
     episode = next(Dataset.open(tmp_path / "set").episodes())
@@ -176,7 +177,7 @@ def test_recordings_of_a_host_are_converted_once(tmp_path: Path) -> None:
 def test_what_is_wrong_is_a_line(tmp_path: Path) -> None:
     """No traceback, and an exit code that scripts can use."""
     done = run("stats", tmp_path)
-    assert done.exit_code == 1 and "is no data set" in done.output
+    assert done.exit_code == 1 and "is not a data set" in done.output
     assert run("export", tmp_path).exit_code == 2
     for name in ("view", "stats", "export", "convert"):
         shown = run(name, "--help")

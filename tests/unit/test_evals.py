@@ -88,7 +88,7 @@ def test_what_is_no_task(tmp_path: Path, content: str) -> None:
     path.write_text(content)
     with pytest.raises(NoTasks, match=r"t\.json"):
         make_jobs([path], 1)
-    with pytest.raises(NoTasks, match="no task there"):
+    with pytest.raises(NoTasks, match="no task was found"):
         find_task_files([str(tmp_path / "nothing" / "*.json")])
 
 

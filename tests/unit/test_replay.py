@@ -166,7 +166,7 @@ def test_a_video_shows_each_step_and_the_end(folder: Path, tmp_path: Path) -> No
 
 def test_what_cannot_be_shown_is_a_line(folder: Path, tmp_path: Path) -> None:
     """An unknown name, none where there are two, a form that is none."""
-    assert "which of the 2" in run(folder).output
+    assert "the data set has 2 episodes; name one" in run(folder).output
     assert run(folder, "nosuch").exit_code == 1
     wrong = run(folder, "--out", tmp_path / "a.avi")
     assert wrong.exit_code == 2 and ".html, .gif, .mp4" in wrong.output

@@ -71,7 +71,7 @@ def demo(
     """
     chosen = [t for t in load_shipped(tasks, flavor=flavor) if not only or any(o in t.name for o in only)]
     if not chosen:
-        raise click.ClickException("no task matches")
+        raise click.ClickException("--only: no task has that text in its name")
     if host is None:
         _bake_if_missing(flavor)
     folder = out / f"demo-{datetime.now():%Y%m%d-%H%M%S}"
@@ -84,7 +84,7 @@ def demo(
     except ServiceFailed as error:
         raise click.ClickException(str(error)) from error
     except (KeyboardInterrupt, asyncio.CancelledError):
-        console.print("stopped; nothing is left running")
+        console.print("stopped; no process was left running")
         sys.exit(EXIT_INTERRUPTED)
     sys.exit(_summary(console, plays, folder, elapsed_s, flavor))
 
@@ -94,7 +94,7 @@ def _bake_if_missing(flavor: str) -> None:
         ImageStore(default_data_dir()).resolve(flavor)
     except ImageNotFound:
         click.echo(
-            f"There is no golden image of flavor {flavor} yet: baking one, which is done once.", err=True
+            f"The golden image {flavor} does not exist yet and is baked now; later runs reuse it.", err=True
         )
         process = subprocess.Popen([sys.executable, "-m", "osgym_host", "image", "build", "--flavor", flavor])
         while True:
@@ -162,8 +162,8 @@ def _summary(console: Console, plays: list[Play], folder: Path, elapsed_s: float
     )
     console.print(f"Screens:      {sheet}\nTrajectories: {folder / 'trajectories'}", highlight=False)
     console.print(
-        f"\nNext: osgym host serve --set image={flavor}, and docs/start.md: "
-        "a policy that you watch, take over and show.",
+        f"\nNext: osgym host serve --set image={flavor}, and docs/start.md "
+        "to watch a policy and take over its desktop.",
         highlight=False,
     )
     wrong = [

@@ -36,7 +36,7 @@ def arguments(pairs: Sequence[str]) -> dict[str, Any]:
             raise click.UsageError(f"--agent-arg {pair[:60]!r} is not name=value")
         if "key" in name or "token" in name.split("_"):
             raise click.UsageError(
-                f"--agent-arg {name}: put keys into the environment; arguments are kept in --out"
+                f"--agent-arg {name}: put the key into the environment, since arguments are written to --out"
             )
         try:
             found[name] = json.loads(written)
@@ -82,7 +82,7 @@ def imported(named: str, option: str, forms: Iterable[str]) -> Any:
     """
     module, colon, name = named.partition(":")
     if not colon or not module or not name.isidentifier():
-        raise click.UsageError(f"{option} is {', '.join(forms)}, not {named[:60]!r}")
+        raise click.UsageError(f"{option} must be one of {', '.join(forms)}, not {named[:60]!r}")
     here = str(Path.cwd())
     if here not in sys.path:  # as `python -m` has it
         sys.path.insert(0, here)

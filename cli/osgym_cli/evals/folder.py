@@ -48,7 +48,9 @@ class RunFolder:
         try:
             before = _read(path / "run.json")
             if before is not None and not resume:
-                raise RunFolderError(f"{path} has a run already: go on with --resume, or name another --out")
+                raise RunFolderError(
+                    f"{path} already has a run: continue it with --resume, or name another --out"
+                )
             if before is not None:
                 _check_same(path, before, how)
                 described["started"] = before.get("started", now)

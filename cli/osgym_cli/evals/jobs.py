@@ -75,7 +75,7 @@ def find_task_files(named: Sequence[str]) -> list[Path]:
         here = [one for one in here if not one.name.endswith(ORACLE)]
         if not here:
             raise NoTasks(
-                f"{text}: no task there; name a task file, a folder or a pattern like 'tasks/*/*.json'"
+                f"{text}: no task was found; name a task file, a folder or a pattern like 'tasks/*/*.json'"
             )
         found += [one for one in here if one not in found]
     return found
@@ -90,7 +90,7 @@ def select_jobs(named: Sequence[str], repeat: int, only: Sequence[str]) -> list[
     jobs = make_jobs(find_task_files(named), repeat)
     jobs = [job for job in jobs if not only or any(text in job.task_name for text in only)]
     if not jobs:
-        raise NoTasks("--only: no task has that in its name")
+        raise NoTasks("--only: no task has that text in its name")
     return jobs
 
 
@@ -134,12 +134,12 @@ def _task_in(path: Path) -> dict[str, Any]:
     try:
         task = json.loads(path.read_text(encoding="utf-8"))
         if not isinstance(task, dict) or not isinstance(task.get("instruction"), str):
-            raise NoTasks(f"{path}: no task: it must be a JSON object with an instruction")
+            raise NoTasks(f"{path}: a task must be a JSON object with an instruction")
         inline_files(task, path)
     except OSError as exc:
         raise NoTasks(f"{path}: {exc.strerror or exc}") from exc
     except TaskFileError as exc:
         raise NoTasks(f"{path}: {exc}") from exc
     except (ValueError, RecursionError) as exc:
-        raise NoTasks(f"{path}: no task: {exc!r:.200}") from exc
+        raise NoTasks(f"{path}: not a task: {exc!r:.200}") from exc
     return task

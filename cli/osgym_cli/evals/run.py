@@ -86,14 +86,15 @@ def run_plan(plan: Plan, policy: Any) -> int:
             markup=False,
         )
     if interrupted:
-        console.print("interrupted: --resume goes on; no desktop is left leased", markup=False)
+        console.print("interrupted; --resume continues the run. No desktop is still leased", markup=False)
         return EXIT_INTERRUPTED
     if wrong:
         click.echo(f"osgym: {wrong}", err=True)
     spoilt = sum(not row.is_finished for row in rows)
     if spoilt:
         click.echo(
-            f"osgym: {spoilt} episodes were spoilt by the infrastructure; --resume runs them again", err=True
+            f"osgym: {spoilt} episodes failed because of the infrastructure; --resume runs them again",
+            err=True,
         )
     return EXIT_INFRASTRUCTURE if spoilt or wrong else 0
 
@@ -124,7 +125,7 @@ def _shown(console: Console, view: _View, total: int) -> Iterator[None]:
 
 async def _run(plan: Plan, policy: Any, view: _View) -> None:
     """Run every job; each row is on disk before the next is handled."""
-    interrupt_once("stopping: giving the desktops back …")
+    interrupt_once("stopping: releasing the desktops …")
     recorder = FolderRecorder(plan.folder.trajectories, plan.jobs)
     try:
         async with plan.hosts.client() as client:
@@ -158,8 +159,8 @@ async def _check_service(client: AsyncClient) -> None:
     wrong = [f"{host}: {state}" for host, state in states.items() if isinstance(state, OSGymError)]
     if len(wrong) < len(states):
         return
-    seen = escape_controls("; ".join(wrong)[:600]) or "no host is named"
+    seen = escape_controls("; ".join(wrong)[:600]) or "no host was given"
     raise click.ClickException(
-        f"no host agent answers ({seen}).\nStart one on this machine with `osgym host serve` (before it, "
-        "once: `osgym image build --flavor small`), or name yours with --host, --fleet or OSGYM_HOSTS."
+        f"no host agent answers ({seen}).\nStart one on this machine with `osgym host serve` (bake its image "
+        "once before: `osgym image build --flavor small`), or name yours with --host, --fleet or OSGYM_HOSTS."
     )

@@ -130,7 +130,9 @@ def _oracle(path: Path, way: str) -> Steps:
     try:
         found = json.loads(_text(path))
         if not isinstance(found, dict) or way not in found:
-            raise NoScript(f"{path}: it has no {way!r}: a list of steps, each a list of actions")
+            raise NoScript(
+                f"{path}: the file has no {way!r}, which must be a list of steps, each a list of actions"
+            )
         return steps_of(found[way])
     except (ValueError, RecursionError) as error:
         raise error if isinstance(error, NoScript) else NoScript(f"{path}: {error}") from error
@@ -152,7 +154,7 @@ def _replay(path: Path) -> Steps:
                 raise NoScript(f"{path}, line {number}: {error}") from error
     if not steps:
         raise NoScript(
-            f"{path}: no line has actions; a steps.jsonl as `osgym eval run` and `osgym demo` leave it"
+            f"{path}: no line has actions; give a steps.jsonl that `osgym eval run` or `osgym demo` wrote"
         )
     return tuple(steps)
 
@@ -160,7 +162,7 @@ def _replay(path: Path) -> Steps:
 def _text(path: Path) -> str:
     try:
         if path.stat().st_size > MAX_SCRIPT_BYTES:
-            raise NoScript(f"{path}: larger than {MAX_SCRIPT_BYTES} bytes")
+            raise NoScript(f"{path}: the file is larger than {MAX_SCRIPT_BYTES} bytes")
         return path.read_text(encoding="utf-8")
     except OSError as error:
         raise NoScript(f"{path}: {error.strerror or error}") from error

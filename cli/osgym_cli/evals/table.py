@@ -78,7 +78,7 @@ def summary_lines(summary: Summary, rows: Sequence[Row]) -> list[str]:
         )
     for task, count in summary.lost_again.items():
         often = f"{count} times, each on a fresh desktop after the policy's first step"
-        lines.append(f"lost again   {escape_controls(task)}: {often}: look at what it does there")
+        lines.append(f"lost again   {escape_controls(task)}: {often}: check what the policy does there")
     if summary.reward is not None:
         lines.append(f"mean reward  {estimate(summary.reward)}")
     for k, chance in summary.pass_at.items():

@@ -124,10 +124,14 @@ def _host_routes(client: AsyncClient, watch: FleetWatch, read_only: bool) -> API
         await watch.looked()
         view = watch.views.get(key)
         if view is None:
-            raise ServiceError(ErrorCode.NOT_FOUND, "This fleet has no such host (any more).")
+            raise ServiceError(ErrorCode.NOT_FOUND, "This fleet does not have the host, or no longer has it.")
         if not may_pass(request.method, path, read_only=read_only):
-            why = " It was started with --read-only." if read_only and request.method != "GET" else ""
-            raise ServiceError(ErrorCode.FORBIDDEN, f"The fleet's dashboard does not pass this call on.{why}")
+            why = (
+                " The dashboard was started with --read-only."
+                if read_only and request.method != "GET"
+                else ""
+            )
+            raise ServiceError(ErrorCode.FORBIDDEN, f"The fleet's dashboard does not forward this call.{why}")
         if read_only and path == "access":
             return JSONResponse({"scope": str(TokenScope.OBSERVE), "token": None})
         return await _passed_on(client, view, request, path)
@@ -138,7 +142,7 @@ def _host_routes(client: AsyncClient, watch: FleetWatch, read_only: bool) -> API
 async def _passed_on(client: AsyncClient, view: HostView, request: Request, path: str) -> Response:
     body = await request.body()
     if len(body) > MAX_BODY_BYTES:
-        raise ServiceError(ErrorCode.TOO_LARGE, f"At most {MAX_BODY_BYTES} bytes are passed on.")
+        raise ServiceError(ErrorCode.TOO_LARGE, f"At most {MAX_BODY_BYTES} bytes are forwarded.")
     try:
         reply = await client.ask_host(
             view.url,

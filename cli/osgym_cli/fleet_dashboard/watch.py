@@ -215,14 +215,14 @@ class FleetWatch:
 
 def _refused(status: int, body: bytes) -> str:
     if status == 401:
-        return "it refuses the token"
+        return "the host refuses the token"
     try:
         return f"it answers {status}: {str(json.loads(body)['message'])[:200]}"
     except (ValueError, KeyError, TypeError):
-        return f"it answers {status}, which is no host agent's answer"
+        return f"it answers {status}, which is not a host agent's answer"
 
 
 def _said(error: Exception) -> str:
     if isinstance(error, KeyError | TypeError):
-        return "its answer is not that of a host agent of this version"
+        return "the host's answer is not that of a host agent of this version"
     return error.message if isinstance(error, OSGymError) else str(error)

@@ -142,12 +142,15 @@ def _print(rows: Sequence[tuple[str, Needs]], summary: Counter[Verdict], looked:
     console.print(f"{len(rows):5} in all")
     if summary[Verdict.INTERNET]:
         console.print(
-            "What needs internet can be recorded once and replayed without (settings web, web_archive)."
+            "Tasks that need internet can be recorded once and replayed without it (settings web, "
+            "web_archive)."
         )
     if missing:
         often = ", ".join(f"{escape_controls(name)} ({count})" for name, count in missing.most_common(10))
         console.print(f"Missing most often: {escape(often)}")
     if looked is None:
-        console.print("[yellow]No such golden image here: programs were not looked up.[/yellow]")
+        console.print(
+            "[yellow]The golden image does not exist here, so programs were not looked up.[/yellow]"
+        )
     else:
         console.print(f"Programs were looked up in the golden image {escape(looked)}.")

@@ -43,11 +43,13 @@ def new(path: Path, force: bool) -> None:
     The task: write a line into a file with the text editor. Edit it from there.
     """
     if path.suffix != ".json" or not _ID.fullmatch(path.stem) or path.name.endswith(ORACLE):
-        raise click.UsageError(f"{path.name!r} is no name for a task: letters, digits, - and _, then .json")
+        raise click.UsageError(
+            f"{path.name!r} is not a valid name of a task: use letters, digits, - and _, then .json"
+        )
     beside = path.with_name(path.stem + ORACLE)
     for file in (path, beside):
         if file.exists() and not force:
-            raise click.UsageError(f"{file} is there already; --force writes over it")
+            raise click.UsageError(f"{file} already exists; --force overwrites it")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(json.dumps(skeleton(path.stem), indent=2) + "\n", encoding="utf-8")

@@ -91,7 +91,7 @@ def _policy(policy: str, jobs: list[Job], seed: int) -> tuple[Any, list[Job]]:
     if policy not in SCRIPTS and ":" in policy and not Path(policy).exists():
         return imported(policy, "--policy", FORMS), jobs
     if policy not in SCRIPTS and not Path(policy).is_file():
-        raise click.UsageError(f"--policy is {', '.join(FORMS)}, not {policy[:60]!r}")
+        raise click.UsageError(f"--policy must be one of {', '.join(FORMS)}, not {policy[:60]!r}")
     try:
         scripts = [script_of(policy, job, seed) for job in jobs]
     except NoScript as exc:
