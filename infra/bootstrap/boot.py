@@ -73,7 +73,7 @@ def unpack(text, folder):
     fresh.mkdir(parents=True, mode=0o755)
     for name, content in json.loads(text).items():
         if not re.fullmatch(r"[a-z][a-z0-9_-]*\.(sh|py)", name):
-            raise ValueError(f"{name!r} is no name of the bootstrap's")
+            raise ValueError(f"{name!r} is not a setting of the bootstrap")
         (fresh / name).write_text(content, encoding="utf-8")
         (fresh / name).chmod(0o755)
     shutil.rmtree(folder, ignore_errors=True)
@@ -138,7 +138,7 @@ def run_step(name, most_s, say):
     except subprocess.TimeoutExpired:
         os.killpg(process.pid, signal.SIGKILL)
         process.wait()
-        raise StepFailed(name, f"was not done within {most_s:g} s") from None
+        raise StepFailed(name, f"was not finished within {most_s:g} s") from None
     reader.join(5)
     if code != 0:
         marker = f"osgym: {name} failed: "
@@ -161,7 +161,7 @@ def identity(uri):
         name, addresses = "name", (f"{card}/ip", f"{card}/access-configs/0/external-ip")
     own = fetch.text_of(fetch.call(prefix + name, headers, timeout_s=5)).strip()
     if not re.fullmatch(r"[a-z0-9][a-z0-9-]{0,62}", own):
-        raise fetch.FetchFailed("the metadata service gives no name of this host")
+        raise fetch.FetchFailed("the metadata service does not name this host")
     found = []
     for address in addresses:
         with contextlib.suppress(fetch.FetchFailed):  # a host may have no public one
@@ -232,7 +232,7 @@ class Reporter:
             except Exception as error:  # noqa: BLE001 - whatever it is, the boot goes on
                 if str(error) != refused:  # said once
                     refused = str(error)
-                    print(f"status was not written: {refused}", flush=True)
+                    print(f"the status could not be written: {refused}", flush=True)
                 wait_s = REPORT_AGAIN_S
             with self._changed:
                 if wait_s == REPORT_AGAIN_S and self._unsent is None:

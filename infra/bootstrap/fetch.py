@@ -117,7 +117,7 @@ def aws_identity():
     base = f"{AWS_METADATA}/latest/meta-data"
     role = text_of(call(f"{base}/iam/security-credentials/", headers)).strip().splitlines()
     if not role:
-        raise FetchFailed("this instance has no role (yet)")
+        raise FetchFailed("this instance has no role, or does not have it yet")
     keys = json.loads(text_of(call(f"{base}/iam/security-credentials/{role[0]}", headers)))
     region = text_of(call(f"{base}/placement/region", headers)).strip()
     return region, keys["AccessKeyId"], keys["SecretAccessKey"], keys["Token"]
@@ -176,7 +176,7 @@ def opened(uri):
         return call(f"{GCS_ENDPOINT}/storage/v1/b/{parts.netloc}/o/{name}?alt=media", gcp_headers())
     if parts.scheme in ("https", "file"):
         return call(uri)
-    raise FetchFailed(f"{uri}: s3://, gs://, https:// or file:// is understood", for_good=True)
+    raise FetchFailed(f"{uri}: the address must begin with s3://, gs://, https:// or file://", for_good=True)
 
 
 def put_object(uri, text, timeout_s):
@@ -195,7 +195,7 @@ def put_object(uri, text, timeout_s):
         headers = {**gcp_headers(), "Content-Type": "application/json"}
         text_of(call(url, headers, "POST", body, timeout_s))
     else:
-        raise FetchFailed(f"{uri}: s3:// or gs:// is understood", for_good=True)
+        raise FetchFailed(f"{uri}: the address must begin with s3:// or gs://", for_good=True)
 
 
 def fetch_file(uri, path, sha256):
@@ -250,7 +250,7 @@ def secret_text(source):
     if kind == "file":
         with Path(name).open(encoding="utf-8") as file:
             return file.read(MOST_SECRET_BYTES + 1)
-    raise FetchFailed("a secret is named aws:…, gcp:… or file:…", for_good=True)
+    raise FetchFailed("a secret must be named aws:…, gcp:… or file:…", for_good=True)
 
 
 def fetch_secret(source, path):
@@ -263,7 +263,7 @@ def fetch_secret(source, path):
     found = json.loads(text) if text.startswith("{") else {"token": text}
     token = str(found.get("token", ""))
     if not 16 <= len(token) <= 1024 or any(c <= " " or c in "\"'\\$`" for c in token):
-        raise FetchFailed("the secret holds no token of 16 to 1024 plain characters", for_good=True)
+        raise FetchFailed("the secret must hold a token of 16 to 1024 plain characters", for_good=True)
     target = Path(path).absolute()
     pems = {name: found.get(key) for name, key in (("ca", "ca"), ("key", "key"), ("cert", "certificate"))}
     if all(isinstance(pem, str) and pem.startswith("-----BEGIN ") for pem in pems.values()):

@@ -92,7 +92,7 @@ class Group:
         try:
             self.call("RecordLifecycleActionHeartbeat")
         except fetch.FetchFailed as error:
-            say(f"the group gives no more time: {error}")
+            say(f"the group did not extend the deadline: {error}")
 
     def go_on(self):
         """Tell the group that the host may go; return whether the group heard it or waits for nothing."""
@@ -101,7 +101,7 @@ class Group:
                 self.call("CompleteLifecycleAction", LifecycleActionResult="CONTINUE")
                 return True
             except fetch.FetchFailed as error:
-                say(f"the group cannot be told: {error}")
+                say(f"the group could not be notified: {error}")
                 if "(ValidationError)" in str(error):  # no lifecycle action is open
                     return False
             time.sleep(PAUSE_S)
@@ -136,11 +136,11 @@ def watch(region, name, hook, timeout_s, command):
             failing = True
         time.sleep(LOOK_S)
     group = Group(region, name, hook, metadata.get("instance-id"))
-    say(f"the group takes this host away; its episodes have {timeout_s:g} s")
+    say(f"the group removes this host; its episodes have {timeout_s:g} s")
     code = drain(command, timeout_s, group)
     say(f"drained (exit code {code})")
     if group.go_on():
-        say("the group was told to go on")
+        say("the group was notified that it can remove the host")
 
 
 def main(arguments):

@@ -117,7 +117,7 @@ def test_wrong_zones_and_speeds_are_named_before_anything_is_made(stack: Stack) 
     for values, sentence in (
         ({**new, "zone": "us-central1-f"}, "osgym:zone: us-central1-f does not have n4-highmem-80"),
         ({**BASE, "data_disk_iops": 9000}, "osgym:data_disk_iops: the speed of a pd-balanced disk"),
-        ({**BASE, "alert_email": "a@b.org"}, "osgym:billing_account: is missing beside alert_email"),
+        ({**BASE, "alert_email": "a@b.org"}, "osgym:billing_account: is required with alert_email"),
     ):
         stack.configure(values)
         printed = stack.run("preview", ok=False)

@@ -167,5 +167,5 @@ async def test_an_agent_that_does_not_answer_is_not_waited_for(host: HostProcess
     host.stop()
     hold = Hold(host, tmp_path, deadline_s=60)
     await hold.says(DRAINED)
-    assert "warning: cannot be drained, so what runs there ends now" in hold.lines[0]
+    assert "warning: the host cannot be drained, so its episodes end now" in hold.lines[0]
     await hold.end()

@@ -167,14 +167,14 @@ def _changed_definition(folder: Path) -> Path:
 
 
 WRONG: list[tuple[dict[str, object], str]] = [
-    ({"replica": 5}, "osgym:replica: there is no such key. Did you mean replicas?"),
+    ({"replica": 5}, "osgym:replica: is not a valid key. Did you mean replicas?"),
     ({"provider": "azure"}, "osgym:provider: 'azure' does not fit. aws | gcp | ssh"),
     ({"budget_usd_per_day": 1}, "osgym:budget_usd_per_day: 1024 replicas cost at least"),
     ({"replica_ram_gib": 9000}, "osgym:replica_ram_gib: a replica of 9000"),
     ({"host_type": "m7i.large"}, "osgym:host_type"),
     ({"region": "mars-north-1"}, "osgym:region: the catalogue has no prices for 'mars-north-1'"),
     ({"allowed_cidrs": '["0.0.0.0/0"]'}, "osgym:allowed_cidrs"),
-    ({"archives": "out"}, "osgym:archives: means nothing with image_uri and agent_uri"),
+    ({"archives": "out"}, "osgym:archives: has no effect with image_uri and agent_uri"),
 ]
 
 

@@ -77,7 +77,7 @@ def test_what_the_configuration_lacks_is_said_by_key(environment: dict[str, str]
     done = python(environment, code, {**CONFIG, "boards": '["shoe-1"]'})
     assert "osgym:boards[0]" in done.stderr
     done = python(environment, code, {**CONFIG, "provider": "aws"})
-    assert "osgym:boards: means nothing for provider aws" in done.stderr
+    assert "osgym:boards: has no effect for provider aws" in done.stderr
     done = python(environment, code, {**CONFIG, "provider": "azure"})
     assert "aws | gcp | shelf | ssh" in done.stderr
 

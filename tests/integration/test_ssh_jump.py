@@ -200,7 +200,7 @@ async def test_what_is_wrong_with_it_is_said_by_name(
     jump = jump_of(at)
     by_jump: list[tuple[dict[str, Any], type[FleetHostError], str]] = [
         ({"host_key": OTHER_KEY}, HostKeyMismatch, "set its host_key in osgym:jump"),
-        ({"key_file": str(tmp_path / "other")}, LoginRefused, "does not let us in"),
+        ({"key_file": str(tmp_path / "other")}, LoginRefused, "refuses the login"),
         ({"port": 9}, FleetHostUnreachable, "cannot be reached: Connection refused"),
     ]
     cases = [(replace(at, jump=replace(jump, **change)), kind, says) for change, kind, says in by_jump]
@@ -225,7 +225,9 @@ async def test_after_the_bastion_was_away_all_goes_on(
     with pytest.raises(ConnectionLost):
         await check(transport, ["echo", "here"])
     bastion.serve(login, "AllowTcpForwarding no")
-    with pytest.raises(FleetHostUnreachable, match="lets nobody through: its sshd needs AllowTcpForwarding"):
+    with pytest.raises(
+        FleetHostUnreachable, match="does not forward connections: set AllowTcpForwarding in its sshd"
+    ):
         await transport.connect()
     await asyncio.to_thread(bastion.stop)
     bastion.serve(login)

@@ -56,7 +56,7 @@ async def test_what_cannot_be_right_touches_nothing(machine: SshMachine, small_i
     cases: list[tuple[dict[str, object], type[Exception], str]] = [
         ({"port": 9}, FleetHostUnreachable, f"root@{machine.address}:9: cannot be reached"),
         ({"hostKey": OTHER_HOST_KEY}, HostKeyMismatch, "another host key|host_key in osgym:hosts"),
-        ({"user": "nobody"}, LoginRefused, "does not let us in"),
+        ({"user": "nobody"}, LoginRefused, "refuses the login"),
     ]
     for change, kind, says in cases:
         engine = FakeEngine(machine, given, **change)
@@ -117,7 +117,7 @@ async def _interrupted(machine: SshMachine, engine: FakeEngine) -> None:
     await asyncio.to_thread(
         wait_until, lambda: machine.inside(BOOTSTRAPS) == "", 15, "the bootstrap is stopped"
     )
-    with pytest.raises(Interrupted, match="before anything was done"):
+    with pytest.raises(Interrupted, match="before the host was changed"):
         await engine.create()
 
 
@@ -211,7 +211,7 @@ async def _another_key(machine: SshMachine, engine: FakeEngine) -> None:
     machine.off()
     machine.boot()
     await engine.refresh()
-    assert "Somebody may be in between" in engine.outputs["problem"]
+    assert "The connection may be intercepted" in engine.outputs["problem"]
     with pytest.raises(HostKeyMismatch):
         await engine.update()
     with pytest.raises(HostKeyMismatch, match="pulumi state delete"):

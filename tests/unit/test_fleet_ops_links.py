@@ -106,7 +106,7 @@ def test_hosts_of_clouds_are_entered_by_their_own_command(
     late = json.loads(run(path, "run", "--json", "--deadline-s", "1", "--", "exec sleep 100").stdout)[
         "hosts"
     ][0]
-    assert "not done within 1 s" in late["failure"]["problem"]
+    assert "did not end within 1 s" in late["failure"]["problem"]
     shown = run(path, "ssh", "--print", name).stdout
     assert shown.startswith(
         f"aws ssm start-session --target {INSTANCE} --region us-east-1" if provider == "aws"

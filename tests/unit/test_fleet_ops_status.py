@@ -204,7 +204,7 @@ def test_hosts_are_chosen_by_id_address_and_glob(
         ("{", "cannot be read"),
         ('{"schema_version": 9}', "schema_version 9"),
         ('{"schema_version": 1, "hosts": []}', "names neither hosts"),
-        ('{"schema_version": 1, "hosts": [{"id": "a", "url": "ftp://x"}]}', "no URL"),
+        ('{"schema_version": 1, "hosts": [{"id": "a", "url": "ftp://x"}]}', "not a URL"),
         ('{"schema_version": 1, "hosts": [{"id": "a\\u001b", "url": "http://x"}]}', "has the id"),
         (ENTERED % '{"adress": "x"}', "adress"),
         (ENTERED % '{"address": "-oProxyCommand=x"}', "address"),

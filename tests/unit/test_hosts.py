@@ -67,13 +67,13 @@ def values(tmp_path: Path) -> dict[str, Any]:
 @pytest.mark.parametrize(
     ("change", "field", "says"),
     [
-        ({"adress": "x"}, "adress", "there is no such input"),
-        ({"address": ""}, "address", "neither a name nor an IP address"),
-        ({"address": "-oProxyCommand=x"}, "address", "neither a name nor an IP address"),
-        ({"port": 70000.0}, "port", "70000 is no TCP port"),
+        ({"adress": "x"}, "adress", "unknown input"),
+        ({"address": ""}, "address", "must be a name, an IP address"),
+        ({"address": "-oProxyCommand=x"}, "address", "must be a name, an IP address"),
+        ({"port": 70000.0}, "port", "70000 is not a TCP port"),
         ({"hostKey": "ssh-ed25519 ???"}, "hostKey", "ssh-ed25519 AAAA"),
-        ({"jump": {"address": "b", "port": 0.0}}, "jump", "port 0 is no TCP port"),
-        ({"jump": {"address": "b", "host": "c"}}, "jump", "there is no host in it"),
+        ({"jump": {"address": "b", "port": 0.0}}, "jump", "port 0 is not a TCP port"),
+        ({"jump": {"address": "b", "host": "c"}}, "jump", "unknown input host; valid inputs are"),
         ({"token": None}, "token", "is missing"),
         ({"token": 5.0}, "token", "is not of type str"),
         ({"settings": {}}, "settings", "OSGYM_AGENT_SHA256, OSGYM_AGENT_URI"),
@@ -105,7 +105,7 @@ def test_what_is_not_known_yet_is_not_judged(values: dict[str, Any]) -> None:
     assert list(inputs.changes(values, plain_all(raw))) == ["token"]
     # As the SDK hands it on from the engine; what is known is judged nevertheless.
     raw |= {"settings": PropertyValue(UNKNOWN_TEXT), "port": wrapped(0)}
-    assert inputs.problems(plain_all(raw)) == {"port": "0 is no TCP port"}
+    assert inputs.problems(plain_all(raw)) == {"port": "0 is not a TCP port"}
 
 
 def test_only_another_address_is_another_host(values: dict[str, Any]) -> None:
@@ -131,7 +131,7 @@ def test_drift_names_all_that_is_not_as_it_shall_be(values: dict[str, Any]) -> N
         "no agent",
         f"image {'ef' * 6} is missing",
         "another token",
-        "certificate missing, of another authority, or about to end",
+        "certificate is missing, has another authority, or expires soon",
         "agent is not running",
     ]
     assert len(drift(good, spec, NOW + tls.HOST_LIFE - timedelta(days=30))) == 1

@@ -85,7 +85,7 @@ async def test_a_host_that_does_not_come_back_stops_the_update() -> None:
         UpdateStopped,
         UpdateStopped,
     ]
-    assert "host d: left as it was, and it serves: the update stopped at host b" in str(ends[3])
+    assert "host d: this host was not updated and still serves: the update stopped at host b" in str(ends[3])
 
 
 async def test_what_does_not_serve_never_waits_but_counts() -> None:

@@ -79,7 +79,7 @@ def test_how_many_hosts_may_be_away_at_a_time(text: object, of_one: int, of_ten:
     ("base", "change", "field", "fits"),
     [
         (AWS, {"replcas": "5"}, "replcas", "Did you mean replicas?"),
-        (AWS, {"colour": "red"}, "colour", "Known are provider"),
+        (AWS, {"colour": "red"}, "colour", "Valid keys are provider"),
         (AWS, {"provider": "azure"}, "provider", "aws | gcp | ssh"),
         (AWS, {"replicas": "many"}, "replicas", "whole number"),
         (AWS, {"replicas": "0"}, "replicas", "1 to"),
@@ -104,9 +104,9 @@ def test_how_many_hosts_may_be_away_at_a_time(text: object, of_one: int, of_ten:
         (AWS, {"egress": "allowlist"}, "egress_allowlist", "egress: none"),
         (AWS, {"egress_allowlist": '["a.org"]'}, "egress_allowlist", "egress: allowlist"),
         (AWS, {"network_id": "vpc-1"}, "subnet_id", "both"),
-        (AWS, {"hosts": '["local"]'}, "hosts", "for ssh"),
-        (AWS, {"project": "my-project"}, "project", "for gcp"),
-        (AWS, {"rotation": "1"}, "rotation", "for ssh"),
+        (AWS, {"hosts": '["local"]'}, "hosts", "to ssh"),
+        (AWS, {"project": "my-project"}, "project", "to gcp"),
+        (AWS, {"rotation": "1"}, "rotation", "to ssh"),
         (AWS, {"zone": "eu-west-1a"}, "zone", "us-east-1a"),
         (AWS, {"zone": "us-east-1"}, "zone", "us-east-1a"),
         (AWS, {"region": "us-west-2", "zone": "us-east-1a"}, "zone", "us-west-2a"),
@@ -123,7 +123,7 @@ def test_how_many_hosts_may_be_away_at_a_time(text: object, of_one: int, of_ten:
         (AWS, {"host_image": "osgym-host-0123abcd"}, "host_image", "auto"),
         (GCP, {"host_image": "ami_0123456789abcdef0"}, "host_image", "projects/PROJECT"),
         (GCP, {"host_image": "projects/my-project/images/x"}, "host_image", "projects/PROJECT"),
-        (GCP, {"allowed_cidrs": '["2001:db8::/32"]'}, "allowed_cidrs", "those of IPv4"),
+        (GCP, {"allowed_cidrs": '["2001:db8::/32"]'}, "allowed_cidrs", "Add IPv4 networks"),
         (AWS, {"allowed_cidrs": WHOLE_BY_QUARTERS}, "allowed_cidrs", "the networks your trainers"),
         (GCP, {"allowed_cidrs": WHOLE_BY_QUARTERS}, "allowed_cidrs", "the networks your trainers"),
         (SSH, {"allowed_cidrs": WHOLE_BY_QUARTERS}, "allowed_cidrs", "the networks your trainers"),
@@ -132,15 +132,15 @@ def test_how_many_hosts_may_be_away_at_a_time(text: object, of_one: int, of_ten:
         (AWS, {"allowed_cidrs": '["2000::/3"]'}, "allowed_cidrs", "the networks your trainers"),
         (AWS, {"allowed_cidrs": '["2000::/4", "3000::/5"]'}, "allowed_cidrs", "the networks your trainers"),
         (AWS, {"allowed_cidrs": '["8000::/1", "::/1"]'}, "allowed_cidrs", "the networks your trainers"),
-        (SSH, {"market": "spot"}, "market", "for aws, gcp"),
-        (SSH, {"hosts": '["local"]'}, "allowed_cidrs", "leave it out"),
+        (SSH, {"market": "spot"}, "market", "to aws, gcp"),
+        (SSH, {"hosts": '["local"]'}, "allowed_cidrs", "Leave it out"),
         (SSH, {"hosts": "[]"}, "hosts", "local"),
         (SSH, {"hosts": '["a b"]'}, "hosts[0].address", "a name or an IP address"),
-        (SSH, {"hosts": '[{"address": "h", "jump": {"host": "b"}}]'}, "hosts[0].jump", "Known are address"),
-        (SSH, {"jump": '{"adress": "b"}'}, "jump", "Known are address"),
+        (SSH, {"hosts": '[{"address": "h", "jump": {"host": "b"}}]'}, "hosts[0].jump", "keys are address"),
+        (SSH, {"jump": '{"adress": "b"}'}, "jump", "Valid keys are address"),
         (SSH, {"jump": '["b"]'}, "jump.address", "a name or an IP address"),
         (SSH, {"jump": "local"}, "jump", "a bastion, or direct"),
-        (AWS, {"jump": "b"}, "jump", "for ssh"),
+        (AWS, {"jump": "b"}, "jump", "to ssh"),
         (SSH, {"hosts": '[{"adress": "h"}]'}, "hosts[0]", "address"),
         (SSH, {"hosts": '["h", "h"]'}, "hosts", "once"),
         (SSH, {"hosts": '[{"address": "h", "port": 0}]'}, "hosts[0].port", "65535"),
@@ -300,7 +300,7 @@ def test_types_that_ignore_nesting_silently_are_refused(name: str) -> None:
 def test_own_machines_must_hold_the_replicas() -> None:
     """Two hosts of 50 do not hold 1,024."""
     hosts = [{"address": "a", "max_replicas": 50}, {"address": "b", "max_replicas": 50}]
-    with pytest.raises(BadInput, match="at most 100"):
+    with pytest.raises(BadInput, match="At most 100"):
         blueprint({**SSH, "hosts": hosts})
     found = blueprint({**SSH, "hosts": hosts, "replicas": "100"})
     assert (found.capacity, found.usd_per_day) == (100, None)

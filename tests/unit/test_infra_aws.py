@@ -194,9 +194,9 @@ def test_a_network_of_ones_own_is_used_as_it_is() -> None:
     private, found = deploy({**TYPE, **EXISTING, "private": "true"})
     assert not private.of("NatGateway")
     assert all("10.64.0" in host["url"] for host in found["hosts"])
-    with pytest.raises(BadInput, match="osgym:subnet_id: subnet-1 stands in net-1, not in net-2"):
+    with pytest.raises(BadInput, match="osgym:subnet_id: subnet-1 is in net-1, not in net-2"):
         deploy({**TYPE, **EXISTING, "network_id": "net-2"})
-    with pytest.raises(BadInput, match="osgym:subnet_id: subnet-1 stands in us-east-1a, which does not have"):
+    with pytest.raises(BadInput, match="osgym:subnet_id: subnet-1 is in us-east-1a, which does not have"):
         deploy({**TYPE, **EXISTING, "zones": ["us-east-1b"]})
 
 
@@ -262,9 +262,7 @@ def test_a_bucket_of_others_is_read_below_the_fleets_folder_only() -> None:
 
 def test_a_secret_is_named_by_its_arn() -> None:
     """A name would make a policy that IAM refuses."""
-    with pytest.raises(
-        BadInput, match="osgym:token_secret: the hosts' role can be given a secret by its ARN"
-    ):
+    with pytest.raises(BadInput, match="osgym:token_secret: must be an ARN"):
         deploy({**TYPE, "token_secret": "osgym-token"})
     recorder, _ = deploy({**TYPE, "token_secret": SECRETS["aws"]})
     assert statements(recorder)["secretsmanager:GetSecretValue"]["Resource"] == SECRETS["aws"]

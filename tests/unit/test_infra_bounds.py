@@ -97,7 +97,7 @@ def test_hosts_stand_in_zones_that_have_the_type() -> None:
 @pytest.mark.parametrize(
     ("changes", "says"),
     [
-        ({"zone": "us-east-1a", "zones": ["us-east-1b"]}, "osgym:zones: stands beside zone"),
+        ({"zone": "us-east-1a", "zones": ["us-east-1b"]}, "osgym:zones: cannot be combined with zone"),
         ({"zones": ["us-east-1a", "us-east-1a"]}, "osgym:zones: names a zone twice"),
         ({"zones": ["US East"]}, r"osgym:zones\[0\]"),
         ({"ttl_hours": "0"}, "osgym:ttl_hours"),
@@ -116,7 +116,9 @@ def test_nobody_is_let_in_who_can_never_come(base: dict[str, object]) -> None:
     # Hosts at Google Cloud get IPv4 addresses: there networks of IPv6 alone are refused as such.
     six = ("fd00::/8",) if base is AWS else ()
     for cidr in ("10.0.0.0/8", "172.20.0.0/16", "192.168.1.0/24", "100.64.0.0/10", *six):
-        with pytest.raises(BadInput, match="osgym:allowed_cidrs: hosts are reached at public addresses"):
+        with pytest.raises(
+            BadInput, match="osgym:allowed_cidrs: clients reach the hosts at public addresses"
+        ):
             parse({**base, "allowed_cidrs": [cidr]})
         assert parse({**base, "allowed_cidrs": [cidr], "private": "true"}).private
     for good in (["203.0.113.0/24"], ["10.0.0.0/8", "198.51.100.7/32"], ["198.51.100.7/32", "2001:db8::/32"]):

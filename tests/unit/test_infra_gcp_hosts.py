@@ -224,7 +224,7 @@ def test_somebody_is_told_what_the_fleet_costs() -> None:
     assert budget["allUpdatesRule"]["monitoringNotificationChannels"] == ["fleet-alarm-id"]
     assert recorder.one("NotificationChannel")["labels"] == {"email_address": "ops@example.org"}
     assert not made(N2).of("Budget")
-    with pytest.raises(BadInput, match="osgym:billing_account: is missing beside alert_email"):
+    with pytest.raises(BadInput, match="osgym:billing_account: is required with alert_email"):
         deploy({**N2, "alert_email": "ops@example.org"})
 
 
@@ -255,7 +255,7 @@ def test_the_data_disk_is_as_large_and_fast_as_the_keys_say() -> None:
             {**N4, "data_disk_iops": "3000", "data_disk_mib_per_s": "1000"},
             "osgym:data_disk_mib_per_s: 1000 is not offered. 140 to 750 MiB/s with 3000 IOPS",
         ),
-        ({**N4, "data_disk_gib": "31"}, "osgym:data_disk_gib: 31 GiB are less than what"),
+        ({**N4, "data_disk_gib": "31"}, "osgym:data_disk_gib: 31 GiB are less than"),
     ],
 )
 def test_a_disk_that_cannot_be_is_refused_by_its_key(values: dict[str, object], says: str) -> None:

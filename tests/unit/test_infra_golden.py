@@ -338,7 +338,7 @@ async def test_wrong_inputs_of_an_archive_are_named(tmp_path: Path) -> None:
     """A flavor that nobody defined by the configuration's key, and what there is."""
     _, wrong = await checked(IMAGE, {"folder": str(tmp_path), "flavor": "tiny"})
     assert "osgym:image_name" in wrong["flavor"]
-    assert "there are: full, osworld, small" in wrong["flavor"]
+    assert "valid flavors: full, osworld, small" in wrong["flavor"]
     _, wrong = await checked(IMAGE, {"folder": str(tmp_path), "flavor": "small", "lock": "/nowhere"})
     assert "/nowhere cannot be read" in wrong["flavor"]
     assert set(problems(IMAGE, {"folder": "out", "flavour": "full"})) == {"folder", "flavour", "flavor"}

@@ -151,15 +151,15 @@ def test_it_goes_when_its_episodes_are_over(cloud: Cloud, tmp_path: Path, first:
         "LifecycleActionResult": "CONTINUE",
     }  # fmt: skip
     assert cloud.actions().count("CompleteLifecycleAction") == 1
-    assert "the group was told to go on" in said
+    assert "the group was notified that it can remove the host" in said
 
 
 def test_a_host_that_nobody_waits_for_says_so(cloud: Cloud) -> None:
     """Ended by hand: there is no action to complete; it drains all the same, and does not ask for ever."""
     cloud.state, cloud.refuse = "Terminated", ["ValidationError"] * 20
     said, _ = leaving(cloud, "exit 0").communicate(timeout=20)
-    assert "the group gives no more time" in said
-    assert "the group cannot be told" in said
+    assert "the group did not extend the deadline" in said
+    assert "the group could not be notified" in said
     assert cloud.actions().count("CompleteLifecycleAction") == 1
 
 
@@ -167,7 +167,7 @@ def test_a_group_that_has_no_time_is_told_again(cloud: Cloud) -> None:
     """Throttling is an error 400, too; the host would be paid for as long as the hook lasts."""
     cloud.state, cloud.refuse = "Terminated", ["Throttling"] * 2
     said, _ = leaving(cloud, "exit 0").communicate(timeout=20)
-    assert "the group was told to go on" in said
+    assert "the group was notified that it can remove the host" in said
     assert cloud.actions() == ["RecordLifecycleActionHeartbeat"] + ["CompleteLifecycleAction"] * 2
 
 

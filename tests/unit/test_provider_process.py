@@ -73,7 +73,7 @@ def test_it_speaks_with_the_engine(provider: Any) -> None:
     wrong = provider.Check(
         provider_pb2.CheckRequest(urn=URN, news=_struct({**INPUTS, "port": 0})), timeout=20
     )
-    assert [(f.property, f.reason) for f in wrong.failures] == [("port", "0 is no TCP port")]
+    assert [(f.property, f.reason) for f in wrong.failures] == [("port", "0 is not a TCP port")]
     diff = provider.Diff(
         provider_pb2.DiffRequest(urn=URN, id="a", olds=checked.inputs, news=checked.inputs), timeout=20
     )

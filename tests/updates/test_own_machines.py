@@ -123,7 +123,7 @@ async def _no_episode_is_lost(fleet: OwnFleet, client: AsyncClient) -> None:
     await asyncio.to_thread(wait_until, begun, 120, "a host drains")
     first = next(n for n in (0, 1) if fleet.said(n, "draining: 1"))
     second = 1 - first
-    await fleet.says(second, "waits for its turn")
+    await fleet.says(second, "waiting for other hosts")
     for episode in episodes:
         await episode.step(WAIT)
     assert episodes[first].notice is not None
@@ -150,7 +150,7 @@ async def _a_bad_update_stops(fleet: OwnFleet, client: AsyncClient) -> None:
     broken = next(n for n in (0, 1) if isinstance(ends[n], PartialFailure))
     other = 1 - broken
     assert "step health" in str(ends[broken]) or "step service" in str(ends[broken])
-    assert "no other host is touched" in str(ends[broken])
+    assert "no other host is changed" in str(ends[broken])
     assert "run `pulumi up` again" in str(ends[broken])
     stopped = ends[other]
     assert isinstance(stopped, UpdateStopped)

@@ -72,7 +72,7 @@ async def make(kind: str, values: Mapping[str, Any], say: OutputListener) -> Pac
         argv += ["--emulated"] if values.get("machines") and not values.get("kvm") else []
         return _made(await _run(argv, PACK_S))
     except asyncio.CancelledError:
-        raise Interrupted(LOCAL, "interrupted; nothing is left of it", step) from None
+        raise Interrupted(LOCAL, "interrupted; everything partial was removed", step) from None
     except FleetHostError as error:
         error.step = step
         raise
@@ -93,14 +93,16 @@ async def _bake(values: Mapping[str, Any], say: OutputListener) -> None:
             return
         if values.get("kvm"):
             raise FleetHostError(LOCAL, f"{flavor} was frozen without KVM. {elsewhere(flavor)}")
-        say(f"warning: {flavor} was frozen without KVM: hosts will emulate it, too, many times slower")
+        say(
+            f"warning: {flavor} was frozen without KVM: hosts will emulate it too, which is many times slower"
+        )
 
 
 def needs_kvm_here(values: Mapping[str, Any]) -> str:
     """Return why this machine cannot make an archive for hosts with KVM; empty: it can."""
     if not (values.get("machines") and values.get("kvm")) or KVM.exists():
         return ""
-    return f"there is no {KVM} here, and what is frozen without it is emulated on hosts. " + elsewhere(
+    return f"there is no {KVM} here, and snapshots made without it are emulated on hosts. " + elsewhere(
         values["flavor"]
     )
 

@@ -156,7 +156,7 @@ def pack_image(
         slow = [tag.name for tag in snapshots if _accel(data_dir, tag.name) == "tcg"]
         if slow and not emulated:
             raise PackFailed(
-                f"{', '.join(slow)} was frozen without KVM, and would be emulated on hosts with KVM, too: "
+                f"{', '.join(slow)} was frozen without KVM, and would be emulated on hosts with KVM too: "
                 f"make it where `osgym doctor` says that KVM works (osgym image snapshot {name} --refresh), "
                 "or pack it with --emulated for hosts without"
             )
@@ -198,7 +198,9 @@ def _tagged(data_dir: Path, kind: str, name: str) -> str:
     try:
         digest = (data_dir / kind / "tags" / name).read_text().strip().removeprefix("sha256:")
     except OSError as error:
-        raise PackFailed(f"there is no {name} among the {kind} in {data_dir}: osgym image build") from error
+        raise PackFailed(
+            f"there is no {name} among the {kind} in {data_dir}: run osgym image build"
+        ) from error
     if not (data_dir / kind / digest / "manifest.json").is_file():
         raise PackFailed(f"{kind}/{digest[:12]} in {data_dir} is incomplete")
     return digest

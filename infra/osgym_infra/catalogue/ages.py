@@ -28,7 +28,9 @@ def age_lines(sources: Iterable[PriceSource], now: date) -> tuple[list[str], lis
             lines.append(f"{source.title}: as of {source.as_of.isoformat()}, {days} days old")
             old = f"{days} days old" if days > STALE_DAYS else ""
         if old:
-            warnings.append(f"{source.title} is {old}: check before you pay (osgym fleet catalogue refresh)")
+            warnings.append(
+                f"{source.title} is {old}: check the prices before you pay (osgym fleet catalogue refresh)"
+            )
     return lines, warnings
 
 

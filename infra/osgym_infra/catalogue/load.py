@@ -83,7 +83,7 @@ def read(path: Path) -> Catalogue:
     except (OSError, UnicodeDecodeError) as error:
         raise BadInput("catalogue", f"{path} cannot be read: {error}") from error
     except tomllib.TOMLDecodeError as error:
-        raise BadInput("catalogue", f"{path} is no TOML: {error}") from error
+        raise BadInput("catalogue", f"{path} is not TOML: {error}") from error
     return parse(data, str(path))
 
 
@@ -95,7 +95,7 @@ def parse(data: Mapping[str, Any], name: str) -> Catalogue:
     """
     top = _TomlTable(data, name)
     if (schema := top.take("schema", int)) != SCHEMA:
-        raise BadInput("catalogue", f"{name} has schema {schema}", f"this version reads {SCHEMA}")
+        raise BadInput("catalogue", f"{name} has schema {schema}", f"This version reads schema {SCHEMA}")
     sources: dict[str, PriceSource] = {}
     for key, row in top.take("sources", dict, {}).items():
         table = _TomlTable(row, f"{name}: sources.{key}")
@@ -164,7 +164,7 @@ class _TomlTable:
             raise BadInput(
                 "catalogue",
                 f"{self.name} has unknown keys: {', '.join(sorted(self._data))}",
-                f"Known are {', '.join(self._known)}",
+                f"Valid keys are {', '.join(self._known)}",
             )
 
 

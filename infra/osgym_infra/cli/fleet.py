@@ -129,12 +129,14 @@ def export(stack: str, folder: Path, token_file: Path | None, out: Path | None) 
     if token_file is not None:
         if not found.token:
             raise BadInput(
-                "--token-file", "the token is in a cloud's secret", "read it with the cloud's tools"
+                "--token-file",
+                "the token is stored in a secret of the cloud",
+                "Read it with the cloud's tools",
             )
         write_whole(token_file, found.token + "\n", 0o600)
         found.fleet["token_secret"] = f"file:{token_file.resolve()}"
     for name, why in found.left_out.items():
-        click.echo(f"fleet export: {name} is left out: {why.splitlines()[0]}", err=True)
+        click.echo(f"fleet export: host {name} is not exported: {why.splitlines()[0]}", err=True)
     text = json.dumps(found.fleet, indent=2)
     if out is None:
         click.echo(text)
@@ -146,7 +148,7 @@ def export(stack: str, folder: Path, token_file: Path | None, out: Path | None) 
 def _engine(folder: Path, arguments: list[str]) -> Any:
     """Return the JSON that the `pulumi` command prints; it may hold secrets and is never shown."""
     if shutil.which("pulumi") is None:
-        raise OsgymInfraError("there is no `pulumi` on PATH: https://www.pulumi.com/docs/install")
+        raise OsgymInfraError("`pulumi` is not on PATH. Install it: https://www.pulumi.com/docs/install")
     argv = ["pulumi", *arguments, "--non-interactive", "--cwd", str(folder)]
     try:
         done = subprocess.run(argv, capture_output=True, text=True, timeout=ENGINE_S, check=False)
@@ -154,4 +156,4 @@ def _engine(folder: Path, arguments: list[str]) -> Any:
             raise OsgymInfraError(f"{' '.join(argv[:3])} failed: {done.stderr.strip()}")
         return json.loads(done.stdout)
     except (subprocess.TimeoutExpired, ValueError) as error:
-        raise OsgymInfraError(f"{' '.join(argv[:3])}: no answer that could be read") from error
+        raise OsgymInfraError(f"{' '.join(argv[:3])}: the answer could not be parsed") from error

@@ -34,7 +34,7 @@ def sudo(hours: float, end: bool) -> None:
     """
     uid = os.geteuid()
     if uid == 0:
-        click.echo("you are root: nothing is needed")
+        click.echo("you are root, so no permission is needed")
         return
     path = grant_file(uid)
     if end:
@@ -42,7 +42,7 @@ def sudo(hours: float, end: bool) -> None:
         click.echo(f"removed {path}")
         return
     if not os.path.exists(path) and becomes_root():  # noqa: PTH110 - the folder may not be read
-        click.echo("sudo asks you for no password: nothing is needed")
+        click.echo("sudo does not ask you for a password, so no permission is needed")
         return
     until = datetime.now(UTC) + timedelta(hours=hours)
     line = grant(pwd.getpwuid(uid).pw_name, uid, until)
@@ -53,7 +53,7 @@ def sudo(hours: float, end: bool) -> None:
             f"and is no later line stricter? The line is: {line}"
         )
     click.echo(f"until {until.astimezone():%H:%M} {path} says: {line}")
-    click.echo("osgym fleet sudo --end takes it back before")
+    click.echo("osgym fleet sudo --end ends the permission earlier")
 
 
 def _as_root(argv: list[str]) -> None:
@@ -67,9 +67,9 @@ def _as_root(argv: list[str]) -> None:
     except OSError as error:
         raise OsgymInfraError(f"sudo cannot be run: {error.strerror}; run pulumi as root instead") from error
     except subprocess.TimeoutExpired as error:
-        raise OsgymInfraError(f"sudo got no password within {ASK_S:g} s") from error
+        raise OsgymInfraError(f"no password was given to sudo within {ASK_S:g} s") from error
     if done.returncode != 0:
         raise OsgymInfraError(
-            "sudo let nothing be done (see above). Somebody who is root there can write the line by hand: "
+            "sudo refused (see above). An administrator can add the line by hand: "
             f"visudo -f {grant_file(os.geteuid())}"
         )

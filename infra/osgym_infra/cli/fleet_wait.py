@@ -24,7 +24,8 @@ TIMEOUT_S = 1800.0
 """A cloud's host takes some minutes to its first desktop; a slow download of a large image can take more."""
 
 RENEWED = (
-    "after a rotation, export again: osgym fleet export --out fleet.json (own machines: --token-file token)"
+    "after a rotation, run the export again: osgym fleet export --out fleet.json (own machines: "
+    "--token-file token)"
 )
 
 
@@ -62,9 +63,9 @@ def judge(answer: Any) -> Answer:
     capacity = answer.capacity
     desktops = f"{capacity.ready + capacity.leased} of {capacity.max_replicas} desktops"
     if answer.draining:
-        return Answer(Said.NOT_YET, "drains: takes no new episodes")
+        return Answer(Said.NOT_YET, "drains and accepts no new episodes")
     if capacity.ready + capacity.leased == 0:
-        return Answer(Said.NOT_YET, f"answers, and has no desktop yet ({capacity.starting} start)")
+        return Answer(Said.NOT_YET, f"answers, but has no desktop yet ({capacity.starting} start)")
     return Answer(Said.READY, f"ready: {desktops}")
 
 
@@ -135,9 +136,9 @@ def wait(path: Path, timeout_s: float) -> None:
     for url, answer in away.items():
         click.echo(f"wait: {url}: {answer.text}", err=True)
     if never:
-        click.echo(f"wait: waiting does not help; {RENEWED}", err=True)
+        click.echo(f"wait: waiting longer does not help; {RENEWED}", err=True)
         raise SystemExit(BAD_INPUT)
-    click.echo(f"wait: not within {timeout_s:g} s", err=True)
+    click.echo(f"wait: the hosts were not ready within {timeout_s:g} s", err=True)
     raise SystemExit(CANNOT_MEET)
 
 

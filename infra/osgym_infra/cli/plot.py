@@ -48,7 +48,9 @@ def draw(curves: Sequence[CostCurve], path: Path) -> None:
     try:
         figure.savefig(path)
     except (OSError, ValueError) as error:
-        raise BadInput("--plot", f"{path} cannot be written: {error}", "a path that ends in .png") from error
+        raise BadInput(
+            "--plot", f"{path} cannot be written: {error}", "Give a path that ends in .png"
+        ) from error
 
 
 def _panel(axes: Axes, curve: CostCurve) -> None:

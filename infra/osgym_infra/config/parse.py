@@ -47,8 +47,8 @@ def parse(values: Mapping[str, object], beside: Mapping[str, object] | None = No
     for name in values:
         if name not in KEYS:
             close = difflib.get_close_matches(name, KEYS, 1)
-            known = f"Did you mean {close[0]}?" if close else f"Known are {', '.join(KEYS)}"
-            raise bad_key(name, "there is no such key", known)
+            known = f"Did you mean {close[0]}?" if close else f"Valid keys are {', '.join(KEYS)}"
+            raise bad_key(name, "is not a valid key", known)
     if "provider" not in values:
         raise bad_key("provider", "is missing", KEYS["provider"].doc)
     provider = read_provider("provider", values["provider"])
@@ -56,7 +56,9 @@ def parse(values: Mapping[str, object], beside: Mapping[str, object] | None = No
     for name, key in {**KEYS, **_own_keys(provider)}.items():
         if name in values and provider not in key.providers:
             raise bad_key(
-                name, f"means nothing for provider {provider}", f"for {', '.join(sorted(key.providers))}"
+                name,
+                f"has no effect for provider {provider}",
+                f"It applies to {', '.join(sorted(key.providers))}",
             )
         if name in values:
             found[name] = key.read(name, values[name])
@@ -81,19 +83,25 @@ def _own_keys(provider: Provider) -> dict[str, ConfigKey]:
 def _checked(config: FleetConfig) -> FleetConfig:
     """Check keys that depend on each other."""
     if config.egress is EgressPolicy.ALLOWLIST and not config.egress_allowlist:
-        raise bad_key("egress_allowlist", "is empty", "the hosts that replicas may reach, or egress: none")
+        raise bad_key(
+            "egress_allowlist", "is empty", "Name the hosts that replicas may reach, or set egress: none"
+        )
     if config.egress_allowlist and config.egress is not EgressPolicy.ALLOWLIST:
-        raise bad_key("egress_allowlist", f"means nothing with egress {config.egress}", "egress: allowlist")
+        raise bad_key("egress_allowlist", f"has no effect with egress {config.egress}", "egress: allowlist")
     if bool(config.network_id) != bool(config.subnet_id):
         missing = "subnet_id" if config.network_id else "network_id"
-        raise bad_key(missing, "is missing", "both, for an existing network, or neither, for a new one")
+        raise bad_key(missing, "is missing", "Set both for an existing network, or neither for a new one")
     apart = config.provider.rents or any(not host.is_local for host in config.hosts)
     if apart and not config.allowed_cidrs:
         raise bad_key("allowed_cidrs", "is missing", "the networks your trainers run in")
     if config.allowed_cidrs and not apart:
-        raise bad_key("allowed_cidrs", "means nothing where local is the only host", "leave it out")
+        raise bad_key("allowed_cidrs", "has no effect where local is the only host", "Leave it out")
     if config.market is Market.DEDICATED and config.provider.rents:
-        raise bad_key("market", "dedicated hosts are rented elsewhere", "spot | on-demand, or provider: ssh")
+        raise bad_key(
+            "market",
+            "this provider does not rent out dedicated hosts",
+            "Use spot or on-demand, or provider: ssh",
+        )
     if config.provider.rents:
         check_cloud(config)
     _check_archives(config)
@@ -103,7 +111,7 @@ def _checked(config: FleetConfig) -> FleetConfig:
     addresses = [host.address for host in config.hosts]
     for address in addresses:
         if addresses.count(address) > 1:
-            raise bad_key("hosts", f"{address} stands there twice", "each host once")
+            raise bad_key("hosts", f"{address} occurs twice", "Name each host once")
     return config
 
 
@@ -114,17 +122,21 @@ def _check_archives(config: FleetConfig) -> None:
         named = bool(getattr(config, uri))
         if named and not getattr(config, name):
             raise bad_key(
-                name, f"is missing beside {uri}", f"both, or neither: without {uri} it is made here"
+                name,
+                f"is required with {uri}",
+                f"Set both or neither; without {uri} the archive is made here",
             )
         if not named and getattr(config, name):
             raise bad_key(
-                name, f"means nothing without {uri}", f"both, or neither: without {uri} it is made here"
+                name,
+                f"has no effect without {uri}",
+                f"Set both or neither; without {uri} the archive is made here",
             )
     if config.image_lock and not config.makes_image:
-        raise bad_key("image_lock", "means nothing with image_uri", "one of both")
+        raise bad_key("image_lock", "has no effect with image_uri", "Set one of both")
     if config.archives and not config.makes_image and not config.makes_agent:
         raise bad_key(
-            "archives", "means nothing with image_uri and agent_uri", "without one of these, or not at all"
+            "archives", "has no effect with image_uri and agent_uri", "Leave it or one of the others out"
         )
 
 
@@ -135,12 +147,12 @@ def check_cloud(config: FleetConfig) -> None:
         BadInput: Names the key and what would do.
     """
     if config.zone and config.zones:
-        raise bad_key("zones", "stands beside zone", "one of both")
+        raise bad_key("zones", "cannot be combined with zone", "Set one of both")
     if len(set(config.zones)) != len(config.zones):
-        raise bad_key("zones", "names a zone twice", "each zone once")
+        raise bad_key("zones", "names a zone twice", "Name each zone once")
     least, most = config.min_hosts, config.max_hosts
     if least is not None and most is not None and least > most:
-        raise bad_key("min_hosts", f"{least} is more than max_hosts ({most})", f"at most {most}")
+        raise bad_key("min_hosts", f"{least} is more than max_hosts ({most})", f"It must be at most {most}")
     _check_reach(config)
 
 
@@ -151,8 +163,9 @@ def _check_reach(config: FleetConfig) -> None:
     if all(_not_public(cidr) for cidr in config.allowed_cidrs):
         raise bad_key(
             "allowed_cidrs",
-            f"hosts are reached at public addresses, where nobody comes from {config.allowed_cidrs[0]}",
-            "the public addresses your trainers appear with, or private: true with network_id for hosts "
+            "clients reach the hosts at public addresses, so no client has an address in "
+            f"{config.allowed_cidrs[0]}",
+            "Name the public addresses of your trainers, or set private: true and network_id for hosts "
             "inside your network",
         )
 
@@ -215,8 +228,8 @@ def check_networks(provider: Provider, networks: Iterable[str]) -> None:
     if by_version and 4 not in by_version and provider.facts.ipv4_only:
         raise bad_key(
             "allowed_cidrs",
-            f"holds IPv6 networks only, and hosts of {provider} get IPv4 addresses",
-            "those of IPv4, too",
+            f"has only IPv6 networks, but hosts of {provider} get IPv4 addresses",
+            "Add IPv4 networks",
         )
     for version, found in by_version.items():
         if _part_of_internet(version, found) >= 0.5:

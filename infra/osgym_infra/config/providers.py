@@ -159,6 +159,6 @@ def _facts(provider: Provider) -> ProviderFacts:
         found = provider.part("facts").FACTS
     except ImportError as error:
         problem = f"the provider {provider} cannot be loaded: {error}"
-        raise bad_key("provider", problem, "another provider, or its package repaired") from error
+        raise bad_key("provider", problem, "Choose another provider, or repair its package") from error
     assert isinstance(found, ProviderFacts)
     return found

@@ -97,7 +97,7 @@ def _read_machine(where: str, item: object, known: Mapping[str, Reader]) -> dict
         data["user"], _, data["address"] = data["address"].partition("@")
     for key in data:
         if key not in known:
-            raise bad_key(where, f"there is no key {key!r}", f"Known are {', '.join(known)}")
+            raise bad_key(where, f"unknown key {key!r}", f"Valid keys are {', '.join(known)}")
     if "address" not in data:
         raise bad_key(where, "has no address", "a name or an IP address, or local")
     return {key: known[key](f"{where}.{key}", data[key]) for key in data}

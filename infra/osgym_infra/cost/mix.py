@@ -71,8 +71,8 @@ def cheapest_mix(choices: Sequence[HostOffer], replicas: int) -> Mix:
     if not usable:
         raise CannotMeet(
             "replicas",
-            "no host of the catalogue carries even one",
-            "name a larger host, or a smaller replica",
+            "no host of the catalogue can carry a single replica",
+            "Name a larger host, or a smaller replica",
         )
     found = _best(usable, replicas)
     if found is None:

@@ -166,7 +166,7 @@ def select(request: PlanRequest, catalogue: Catalogue) -> list[tuple[HostRow, Ho
     rows = _with_kvm(request, rows)
     sized = [(row, shape) for row in rows if (shape := row.shape()) is not None]
     if not sized:
-        raise BadInput("type", "the memory of none of these is known", "name another type")
+        raise BadInput("type", "the memory of these types is unknown", "Name another type")
     return sized
 
 
@@ -184,7 +184,7 @@ def _with_kvm(request: PlanRequest, rows: list[HostRow]) -> list[HostRow]:
                     f"{row.type} "
                     + ("may not run KVM (unconfirmed)" if unsure else "does not run KVM")
                     + f", which the {request.runtime} runtime needs",
-                    "allow_unknown_kvm takes it" if unsure
+                    "allow_unknown_kvm includes it" if unsure
                     else "Another type, or runtime local",
                 )  # fmt: skip
     if not able:
@@ -338,7 +338,7 @@ def _nothing_fits(request: PlanRequest, shapes: list[HostShape]) -> Exception:
             f"{math.ceil(least * 1000)} ms or more would do",
             {"least_ms": least * 1000},
         )
-    return BadInput("overlay_gib", "no host's disk holds even one replica", "a smaller overlay_gib")
+    return BadInput("overlay_gib", "no host's disk can hold a single replica", "Set a smaller overlay_gib")
 
 
 def _notes(

@@ -154,8 +154,8 @@ def refuse_silent_nesting(config: FleetConfig, catalogue: Catalogue) -> None:
         return
     raise bad_key(
         "host_type",
-        f"{config.host_type} cannot run virtual machines inside, whatever it is told",
-        "n2, n4, c3 or a -metal type, or runtime: local",
+        f"{config.host_type} does not support nested virtualisation",
+        "Use n2, n4, c3 or a -metal type, or runtime: local",
     )
 
 
@@ -190,8 +190,8 @@ def _volume_gib(one: Candidate, count: int, config: FleetConfig) -> int:
     if count and config.data_disk_gib < needed:
         raise bad_key(
             "data_disk_gib",
-            f"{config.data_disk_gib} GiB are less than what {one.fit.replicas} replicas write to at most",
-            f"at least {needed}, or a smaller max_replicas_per_host",
+            f"{config.data_disk_gib} GiB are less than {one.fit.replicas} replicas may write",
+            f"Set at least {needed}, or a smaller max_replicas_per_host",
         )
     return config.data_disk_gib
 
@@ -211,7 +211,7 @@ def _own_machines(config: FleetConfig) -> Blueprint:
         raise bad_key(
             "replicas",
             f"{config.replicas} replicas do not fit on {len(groups)} hosts",
-            f"at most {capacity} with max_replicas (per host) and max_replicas_per_host as they are",
+            f"At most {capacity} fit with these max_replicas (per host) and max_replicas_per_host",
         )
     return Blueprint(config, groups, None, None)
 

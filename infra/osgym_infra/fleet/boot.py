@@ -201,7 +201,7 @@ def ec2_user_data(script: str) -> str:
         raise BadInput(
             "osgym:egress_allowlist",
             f"the hosts' start script has {len(packed)} bytes, EC2 takes {MOST_USER_DATA_BYTES}",
-            "shorten the list, or name a domain with all below it (*.example.org)",
+            "Shorten the list, or name a domain with its subdomains (*.example.org)",
         )
     return base64.b64encode(packed).decode()
 

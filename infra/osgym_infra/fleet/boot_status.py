@@ -81,7 +81,9 @@ def parse(text: str) -> BootStatus:
     try:
         data = json.loads(text[:MOST_CHARS])
         if data["version"] != VERSION:
-            raise NoBootStatus(f"a record of version {short(data['version'])}; {VERSION} is understood")
+            raise NoBootStatus(
+                f"a record of version {short(data['version'])}; version {VERSION} is supported"
+            )
         next_s = data.get("next_s")
         return BootStatus(
             host=short(data["host"]),
@@ -94,7 +96,7 @@ def parse(text: str) -> BootStatus:
             at=datetime.strptime(data["at"], "%Y-%m-%dT%H:%M:%SZ").replace(tzinfo=UTC),
         )
     except (ValueError, TypeError, KeyError, AttributeError, RecursionError, OverflowError) as error:
-        raise NoBootStatus(f"no record of a boot: {type(error).__name__}: {error}") from error
+        raise NoBootStatus(f"not a record of a boot: {type(error).__name__}: {error}") from error
 
 
 def last_on_console(text: str) -> BootStatus | None:

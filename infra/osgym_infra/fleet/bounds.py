@@ -109,7 +109,7 @@ def _check_budget(groups: Sequence[HostGroup], config: FleetConfig) -> None:
             full_key("max_hosts" if config.max_hosts is not None else "min_hosts"),
             f"{sum(group.most for group in groups)} hosts cost {usd:.2f} USD a day without their disks, not "
             f"{config.budget_usd_per_day:.2f}",
-            "fewer hosts, or a larger budget_usd_per_day",
+            "Set fewer hosts, or a larger budget_usd_per_day",
         )
 
 
@@ -143,7 +143,7 @@ def check_zones(config: FleetConfig, offered: Sequence[str], kind: str) -> tuple
     """
     wanted = (config.zone,) if config.zone else config.zones
     key = full_key("zone" if config.zone else "zones")
-    there = ", ".join(offered) or "no zone of this region: another host_type or region"
+    there = ", ".join(offered) or "No zone of this region has it; use another host_type or region"
     for zone in wanted:
         if zone not in offered:
             raise BadInput(key, f"{zone} does not have {kind}", there)

@@ -74,7 +74,7 @@ def export(state: Mapping[str, Any], outputs: Mapping[str, Any]) -> FleetExport:
         fleet = {**defaults, **fleet, "hosts": hosts, "capacity": _capacity(hosts)}
     if not fleet.get("hosts") and not fleet.get("discover"):
         reasons = "".join(f"\n{name}: {why}" for name, why in left_out.items())
-        raise NothingToExport(f"no host of this stack serves; did `pulumi up` finish?{reasons}")
+        raise NothingToExport(f"no host of this stack is ready; check that `pulumi up` finished{reasons}")
     return FleetExport(fleet, left_out, token)
 
 
@@ -95,7 +95,7 @@ def _why_not(resource: Mapping[str, Any], found: Mapping[str, Any]) -> str:
     if errors:
         return str(errors[0])
     if not found.get("serving"):
-        return str(found.get("problem") or "it does not serve")
+        return str(found.get("problem") or "the host is not ready")
     return ""
 
 

@@ -86,7 +86,7 @@ def _managed(fleet: FleetFile) -> ManagedFleet:
     pairs = zip(fleet.hosts, fleet.rows, strict=True)
     hosts = tuple(_host(host, row, fleet) for host, row in pairs)
     if len({host.id for host in hosts}) != len(hosts):
-        raise BadInput(FIELD, f"two hosts of {fleet.path} have the same id", "an id of its own for each")
+        raise BadInput(FIELD, f"two hosts of {fleet.path} have the same id", "give each host its own id")
     values = {field.name: getattr(fleet, field.name) for field in fields(fleet)}
     return ManagedFleet(**{**values, "hosts": hosts})
 
@@ -117,7 +117,7 @@ def _host(host: FleetHost, row: Mapping[str, Any], fleet: FleetFile) -> ManagedH
     if len(host.id) > MOST_ID_CHARS or not host.id.isprintable():
         raise BadInput(FIELD, f"a host has the id {host.id[:60]!r}", f"a text of at most {MOST_ID_CHARS}")
     if parts.scheme not in ("http", "https") or not parts.hostname or not host.url.isprintable():
-        problem = f"host {host.id}: {host.url[:60]!r} is no URL of an agent"
+        problem = f"host {host.id}: {host.url[:60]!r} is not a URL of an agent"
         raise BadInput(FIELD, problem, "https://ADDRESS:PORT")
     values = {field.name: getattr(host, field.name) for field in fields(host)}
     return ManagedHost(**values, access=_access(host, row, fleet))
@@ -137,15 +137,19 @@ def _ssh(where: str, given: Any) -> SshAccess:
         raise BadInput(FIELD, f"{where} is not an object", '{"address": "10.0.0.5", "user": "root"}')
     known = ("address", "port", "user", "host_key", "key_file", "jump")
     if unknown := sorted(set(given) - set(known)):
-        raise BadInput(FIELD, f"{where} has the field {unknown[0]!r}", f"there are {', '.join(known)}")
+        raise BadInput(
+            FIELD, f"{where} has the unknown field {unknown[0]!r}", f"valid fields are {', '.join(known)}"
+        )
     address, port = given.get("address"), given.get("port", 22)
     user = given.get("user", "root")
     if not isinstance(address, str) or not ADDRESS.fullmatch(address):
-        raise BadInput(FIELD, f"{where}.address: {str(address)[:60]!r} is no address", "a name or IP address")
+        raise BadInput(
+            FIELD, f"{where}.address: {str(address)[:60]!r} is not an address", "a name or IP address"
+        )
     if not isinstance(port, int) or isinstance(port, bool) or not 1 <= port <= 65535:
-        raise BadInput(FIELD, f"{where}.port: {str(port)[:60]!r} is no port", "1 to 65535")
+        raise BadInput(FIELD, f"{where}.port: {str(port)[:60]!r} is not a port", "1 to 65535")
     if not isinstance(user, str) or not re.fullmatch(r"[A-Za-z0-9_][A-Za-z0-9_.@-]{0,63}", user):
-        raise BadInput(FIELD, f"{where}.user: {str(user)[:60]!r} is no account", "e.g. root")
+        raise BadInput(FIELD, f"{where}.user: {str(user)[:60]!r} is not a user name", "e.g. root")
     texts = {name: given.get(name, "") for name in ("host_key", "key_file")}
     for name, value in texts.items():
         if not isinstance(value, str) or not value.isprintable():

@@ -92,7 +92,7 @@ def no_secret(properties: Props) -> list[str]:
             texts.append(data.decode("utf-8", "replace"))
         except (ValueError, OSError, EOFError):
             texts.append(coded)
-    return ["its start script holds a secret"] if any(
+    return ["its start script contains a secret"] if any(
         isinstance(text, str) and SECRETS.search(text) for text in texts
     ) else []  # fmt: skip
 

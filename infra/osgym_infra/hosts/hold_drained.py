@@ -107,7 +107,7 @@ def hold(etc: Path, deadline_s: float, most_s: float) -> None:
         except (OSError, ValueError, KeyError) as error:
             # An agent that does not answer has no episode that could be waited for; what is wrong with it the
             # next steps find out.
-            say(f"warning: cannot be drained, so what runs there ends now: {error}")
+            say(f"warning: the host cannot be drained, so its episodes end now: {error}")
         say(DRAINED)
         time.sleep(most_s)
     finally:

@@ -14,9 +14,9 @@ import asyncio
 from osgym_infra.links.errors import FleetHostError, Interrupted
 
 REMEDY = (
-    "\nThe update stops here: no other host is touched, and those that serve go on. Put right what is said "
-    "above, or take the change back (the former image, agent or settings), and run `pulumi up` again: it "
-    "goes on with this host and those that are left."
+    "\nThe update stops here: no other host is changed, and hosts that serve continue. Correct the problem "
+    "above, or undo the change (image, agent or settings), and run `pulumi up` again: it continues with this "
+    "host and the remaining ones."
 )
 
 
@@ -58,8 +58,8 @@ class Rollout:
                 if self._failed_on:
                     raise UpdateStopped(
                         turn.host,
-                        "left as it was, and it serves: the update stopped at host "
-                        f"{self._failed_on}, which did not come back as it shall be; its message says why",
+                        "this host was not updated and still serves: the update stopped at host "
+                        f"{self._failed_on}, which did not become ready; its message has the reason",
                     )
             self._away.add(turn)
 

@@ -126,9 +126,12 @@ class ObservedHost:
     def unfit(self) -> str:
         """Reason why the bootstrap cannot run there; empty: it can."""
         if self.system not in KNOWN_SYSTEMS:
-            return f"it runs {self.system or 'an unknown system'} {self.version}; Debian and Ubuntu are known"
+            return (
+                f"it runs {self.system or 'an unknown system'} {self.version}; Debian "
+                "and Ubuntu are supported"
+            )
         if self.machine != MACHINE:
-            return f"it is a {self.machine or 'unknown'} machine; {MACHINE} is needed"
+            return f"it is a {self.machine or 'unknown'} machine; {MACHINE} is required"
         return ""
 
 
@@ -142,7 +145,7 @@ def drift(found: ObservedHost, spec: HostSpec, now: datetime) -> list[str]:
     if found.token_digest != digest_of(spec.token):
         wrong.append("another token")
     if not tls.is_still_valid(found.certificate, spec.ca.certificate, spec.addresses, now):
-        wrong.append("certificate missing, of another authority, or about to end")
+        wrong.append("certificate is missing, has another authority, or expires soon")
     if not found.serving:
         wrong.append("does not answer" if found.active else "agent is not running")
     return wrong

@@ -152,7 +152,7 @@ class Worker:
             raise  # what was put beside the running agent is no change of the host
         except asyncio.CancelledError:
             where = f"interrupted in step {step}" if step else "interrupted"
-            hint = "; it is half configured, and running up again goes on" if touched else ""
+            hint = "; the host is partly configured, and `pulumi up` continues there" if touched else ""
             raise Interrupted(link.name, where + hint, touched=touched) from None
         except FleetHostError as error:
             error.touched = touched
@@ -200,7 +200,9 @@ class Worker:
             await self._bootstrap(link, ["down", "--purge"], DOWN_S)
             await check(link, ["rm", "-rf", TARGET, CACHE], timeout_s=60)
         except asyncio.CancelledError:
-            raise Interrupted(link.name, "interrupted while it was taken down", touched=True) from None
+            raise Interrupted(
+                link.name, "interrupted while the host was removed from the fleet", touched=True
+            ) from None
         finally:
             await _closed(link)
 
@@ -227,7 +229,7 @@ class Worker:
                 raise
             except FleetHostUnreachable as error:
                 if time.monotonic() > end:
-                    problem = f"{lost.problem}, and it did not come back within {self.restart_s:g} s"
+                    problem = f"{lost.problem}, and the host did not come back within {self.restart_s:g} s"
                     raise FleetHostUnreachable(link.name, problem) from error
             await asyncio.sleep(_RETRY_S)
 
@@ -256,7 +258,7 @@ class Worker:
             await turn.take(serves=False)
             return await self._live_steps(link, found, doing)
         if not turn.is_taken:
-            self.say("ready to be updated, waits for its turn")
+            self.say("ready for the update, waiting for other hosts")
         await turn.take(serves=True)
         doing("drain")
         self.say(f"draining, since the agent has to be restarted: {reason}")
@@ -267,7 +269,7 @@ class Worker:
         """Return why the live steps would restart the agent, in a few words; empty: they would not."""
         spec = self.spec
         if not found.active:
-            return "it does not run"
+            return "the agent does not run"
         if found.agent != spec.agent:
             return "another agent"
         if found.token_digest != digest_of(spec.token):
@@ -288,16 +290,21 @@ class Worker:
         await check(link, ["rm", "-rf", CACHE])
         found = await inspect_host(link)
         if wrong := self.drift(found):
-            raise FleetHostError(link.name, f"all steps were done, and yet: {'; '.join(wrong)}")
+            raise FleetHostError(link.name, f"all steps succeeded, but: {'; '.join(wrong)}")
         if 0 < found.admits < self.spec.most_replicas:
-            self.say(f"its agent admits {found.admits} of {self.spec.most_replicas} replicas, by its memory")
+            self.say(
+                f"its agent admits {found.admits} of {self.spec.most_replicas} replicas, since its memory "
+                "allows no more"
+            )
         return found
 
     async def _upload(self, link: HostLink, source: ArchiveSource, path: Path) -> None:
         """Upload a file right before its step, so that earlier failures cost no upload."""
         self.say(f"uploading {path.name}")
         if not await asyncio.to_thread(path.is_file):
-            raise FleetHostError(link.name, f"{path} (of {source.uri}) is not here to be uploaded")
+            raise FleetHostError(
+                link.name, f"{path} (of {source.uri}) does not exist here and cannot be uploaded"
+            )
         await write(link, source.remote, path, mode="600", timeout_s=UPLOAD_S)
 
     async def _place_settings(self, link: HostLink, path: str) -> None:
@@ -347,7 +354,7 @@ async def inspect_host(link: HostLink) -> ObservedHost:
     try:
         return read_state(output)
     except (ValueError, KeyError, TypeError) as error:
-        raise UnfitHost(link.name, f"it answers with something else: {output[-200:]!r}") from error
+        raise UnfitHost(link.name, f"its answer is malformed: {output[-200:]!r}") from error
 
 
 @contextlib.asynccontextmanager
@@ -379,7 +386,7 @@ async def held_drained(link: HostLink, deadline_s: float, say: OutputListener) -
         await asyncio.wait({holding, waiting}, return_when=asyncio.FIRST_COMPLETED)
         if holding.done() and not drained.is_set():
             done = holding.result()
-            raise FleetHostError(link.name, f"it cannot be drained: {done.output.strip()}", "drain")
+            raise FleetHostError(link.name, f"the host cannot be drained: {done.output.strip()}", "drain")
         yield
     finally:
         waiting.cancel()

@@ -39,7 +39,7 @@ class ProgramLink:
         program = self._access.shell_argv()[0]
         if shutil.which(program) is None:
             raise FleetHostUnreachable(
-                self.name, f"there is no `{program}` on PATH", remedy="install it to enter this host"
+                self.name, f"there is no `{program}` on PATH", remedy="Install it to log in to this host"
             )
 
     async def run(
@@ -60,13 +60,13 @@ class ProgramLink:
         try:
             code = await run_program(whole, os.environ, found, timeout_s=timeout_s, stdin=stdin)
         except TimeoutError:
-            raise CommandTimedOut(self.name, f"not done within {timeout_s:g} s") from None
+            raise CommandTimedOut(self.name, f"the command did not end within {timeout_s:g} s") from None
         except OSError as error:
             raise FleetHostUnreachable(self.name, f"cannot run {whole[0]}: {error}") from error
-        by_hand = f"try it by hand: {shlex.join(access.shell_argv())}"
+        by_hand = f"Try it by hand: {shlex.join(access.shell_argv())}"
         if access.passes_exit_code:
             if code == SSH_FAILED:
-                problem = f"{whole[0]} could not enter {self.name}"
+                problem = f"{whole[0]} could not log in to {self.name}"
                 raise FleetHostUnreachable(self.name, problem, remedy=by_hand)
             return CompletedCommand(code, found.text)
         said = _LAST_WORD.findall(found.text)

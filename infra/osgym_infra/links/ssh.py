@@ -73,7 +73,7 @@ class SshLink:
             done = await self.run(["true"], timeout_s=CONNECT_S)
             if done.exit_code != 0:
                 problem = f"{self._at.user} may not run commands as root by `sudo -n`: {done.output.strip()}"
-                problem += f"\nwhat lets them, in /etc/sudoers.d there (visudo): {grant(self._at.user)}"
+                problem += f"\nAdd this line to /etc/sudoers.d there (visudo): {grant(self._at.user)}"
                 raise LoginRefused(self.name, problem)
 
     async def run(

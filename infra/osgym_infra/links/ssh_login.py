@@ -62,19 +62,19 @@ def logged_in(
         client.close()
         problem = (
             f"it shows the host key {shown_key(error.key)}, but {shown_key(error.expected_key)} is known. "
-            "Somebody may be in between, or the machine was installed anew; nothing was sent to it"
+            "The connection may be intercepted, or the machine was reinstalled; nothing was sent to it"
         )
         remedy = f"If that is right, {_how_to_know(at, error.key, known_hosts, key)}"
         raise HostKeyMismatch(at.name, problem, remedy=remedy) from error
     except _UnknownKey as error:
         client.close()
-        problem = f"no host key of it is known; it shows {shown_key(error.key)}. Nothing was sent to it"
+        problem = f"its host key is not known; it shows {shown_key(error.key)}. Nothing was sent to it"
         remedy = f"If that is right, {_how_to_know(at, error.key, known_hosts, key)}"
         raise HostKeyMismatch(at.name, problem, remedy=remedy) from error
     except (paramiko.AuthenticationException, paramiko.PasswordRequiredException) as error:
         client.close()
         keys = at.key_file or "the ssh agent's and the default keys"
-        raise LoginRefused(at.name, f"it does not let us in with {keys}: {error}") from error
+        raise LoginRefused(at.name, f"it refuses the login with {keys}: {error}") from error
     except (OSError, EOFError, paramiko.SSHException) as error:
         client.close()
         raise FleetHostUnreachable(at.name, f"cannot be reached: {reason(error)}") from error
@@ -115,7 +115,7 @@ class SharedJump:
         except paramiko.ChannelException as error:
             forbids = error.code == 1  # RFC 4254, 5.1: SSH_OPEN_ADMINISTRATIVELY_PROHIBITED
             why = (
-                "lets nobody through: its sshd needs AllowTcpForwarding"
+                "does not forward connections: set AllowTcpForwarding in its sshd"
                 if forbids
                 else f"cannot reach it: {error.text}"
             )
@@ -187,8 +187,8 @@ def _know(client: paramiko.SSHClient, at: SshAccess, known_hosts: Path) -> None:
             kind, data = at.host_key.split()[:2]
             key = paramiko.PKey.from_type_string(kind, base64.b64decode(data, validate=True))
         except (ValueError, paramiko.SSHException) as error:
-            problem = f"its configured host key is no key: {error}"
-            raise HostKeyMismatch(at.name, problem, remedy="A line like ssh-ed25519 AAAA…") from error
+            problem = f"its configured host key is malformed: {error}"
+            raise HostKeyMismatch(at.name, problem, remedy="Set a line like ssh-ed25519 AAAA…") from error
         client.get_host_keys().add(name, kind, key)
     elif known_hosts.exists():
         client.load_system_host_keys(str(known_hosts))

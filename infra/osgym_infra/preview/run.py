@@ -101,14 +101,17 @@ def preview(config: Path, refusals: str = "") -> int:
 def main(arguments: Sequence[str]) -> int:
     """Run; return the exit code: 2 without the CLI, otherwise the first of Pulumi's that is not 0."""
     if shutil.which("pulumi") is None:
-        print("preview: there is no `pulumi` on PATH: https://www.pulumi.com/docs/install", file=sys.stderr)
+        print(
+            "preview: `pulumi` is not on PATH. Install it: https://www.pulumi.com/docs/install",
+            file=sys.stderr,
+        )
         return 2
     refusals = ""
     if arguments[:1] == ["--refusals"] and len(arguments) > 1:
         refusals, arguments = arguments[1], arguments[2:]
     for path in [Path(argument) for argument in arguments] or EXAMPLES:
         if not (path.name.startswith("Pulumi.") and path.suffix == ".yaml" and path.is_file()):
-            print(f"preview: {path} is not a file Pulumi.<stack>.yaml", file=sys.stderr)
+            print(f"preview: {path} must be a file named Pulumi.<stack>.yaml", file=sys.stderr)
             return 2
         print(f"== {path.name}")
         sys.stdout.flush()

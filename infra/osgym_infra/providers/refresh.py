@@ -28,7 +28,9 @@ def fetcher(provider: str, base: Catalogue) -> Fetch:
         RefreshFailed: Its SDK is not installed.
     """
     if provider not in PRICED:
-        raise BadInput("provider", f"there is no price API for {provider!r}", " | ".join(PRICED))
+        raise BadInput(
+            "provider", f"{provider!r} has no price API", f"Prices can be fetched for {', '.join(PRICED)}"
+        )
     try:
         prices = Provider(provider).part("prices")
     except ImportError as error:
@@ -49,7 +51,7 @@ def refresh(provider: str, region: str, fetch: Fetch, folder: Path, now: datetim
     """
     rows = tuple(fetch(region, now))
     if not any(row.prices for row in rows):
-        raise RefreshFailed(provider, f"the API named no price for {region}")
+        raise RefreshFailed(provider, f"the API returned no price for {region}")
     target = folder / f"{provider}-{region}.toml"
     comment = f"Prices of {provider} {region}, fetched {now.isoformat(timespec='seconds')}."
     temporary: Path | None = None
@@ -64,7 +66,7 @@ def refresh(provider: str, region: str, fetch: Fetch, folder: Path, now: datetim
     except (OSError, OsgymInfraError) as error:
         if temporary is not None:
             temporary.unlink(missing_ok=True)
-        raise RefreshFailed(provider, f"the prices could not be kept in {target}: {error}") from error
+        raise RefreshFailed(provider, f"the prices could not be written to {target}: {error}") from error
     return target, found
 
 

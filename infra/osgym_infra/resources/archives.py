@@ -42,7 +42,7 @@ Run = Callable[[Coroutine[Any, Any, PackedArchive]], Awaitable[PackedArchive]]
 def problems(kind: str, values: Mapping[str, Any]) -> dict[str, str]:
     """Return what is wrong with an archive's inputs, by input."""
     known = INPUTS[kind]
-    found = {name: f"there is no such input; there are {', '.join(known)}" for name in values.keys() - known}
+    found = {name: f"unknown input; valid inputs are {', '.join(known)}" for name in values.keys() - known}
     for name, of_type in known.items():
         if not isinstance(values.get(name, of_type()), of_type):
             found[name] = f"is not of type {of_type.__name__}"

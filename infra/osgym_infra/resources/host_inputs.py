@@ -70,9 +70,7 @@ stands in fleet.json of this host; nothing on the host depends on it."""
 
 def problems(values: Mapping[str, Any]) -> dict[str, str]:
     """Return what is wrong with a host's inputs, by input; secrets are not quoted."""
-    found = {
-        name: f"there is no such input; there are {', '.join(INPUTS)}" for name in values.keys() - INPUTS
-    }
+    found = {name: f"unknown input; valid inputs are {', '.join(INPUTS)}" for name in values.keys() - INPUTS}
     for name, (kind, _) in INPUTS.items():
         value = values.get(name, DEFAULTS.get(name))
         if value is None and name != COMPUTED:
@@ -86,7 +84,7 @@ def problems(values: Mapping[str, Any]) -> dict[str, str]:
     if not has_unknown(jump) and jump:
         if strange := jump.keys() - JUMP_INPUTS:
             found["jump"] = (
-                f"there is no {', '.join(sorted(strange))} in it; there are {', '.join(JUMP_INPUTS)}"
+                f"unknown input {', '.join(sorted(strange))}; valid inputs are {', '.join(JUMP_INPUTS)}"
             )
         else:
             in_jump = [f"{name} {says}" for name, says in _wrong_address(jump).items()]
@@ -103,9 +101,9 @@ def _wrong_address(values: Mapping[str, Any]) -> dict[str, str]:
     if has_unknown([address, port, key]):
         return found
     if port != int(port) or not 1 <= port <= 65535:
-        found["port"] = f"{port:g} is no TCP port"
+        found["port"] = f"{port:g} is not a TCP port"
     if not address or address.startswith("-") or not address.isprintable():
-        found["address"] = "is neither a name nor an IP address nor local"
+        found["address"] = "must be a name, an IP address or local"
     if key and not _is_key(key):
         found["hostKey"] = "is not a line like ssh-ed25519 AAAA…"
     return found
@@ -118,7 +116,7 @@ def _wrong_settings(settings: Any) -> str:
     if missing := sorted(name for name in NEEDED_SETTINGS if not settings.get(name)):
         return f"{', '.join(missing)} is missing"
     if not all(isinstance(value, str) for value in settings.values()):
-        return "holds something other than texts"
+        return "must contain only texts"
     for name in ("OSGYM_AGENT_URI", "OSGYM_IMAGE_URI"):
         path = local_file(settings[name])
         if path is not None and not path.is_file():

@@ -76,7 +76,7 @@ class OsgymProvider(api.Provider):
             raise BadInput("type", f"{kind} is not a resource type of this provider", known)
         values = plain_all(request.new_inputs)
         if _kind(request.urn) == SECRETS:
-            wrong = dict.fromkeys(values.keys() - {"name", "rotation"}, "there is no such input")
+            wrong = dict.fromkeys(values.keys() - {"name", "rotation"}, "unknown input")
         else:
             wrong = inputs.problems(values)
         failures = [api.CheckFailure(name, reason) for name, reason in sorted(wrong.items())]
@@ -172,7 +172,7 @@ class OsgymProvider(api.Provider):
             await self._cancellable(worker.name, worker.tear_down())
         except FleetHostError as error:
             error.problem += (
-                f"\nIt stays in the stack until it is taken down. If the machine is gone for good: "
+                f"\nThe host stays in the stack until it is removed. If the machine no longer exists: "
                 f"pulumi state delete '{request.urn}'"
             )
             raise
@@ -220,7 +220,7 @@ class OsgymProvider(api.Provider):
         """
         if self._cancelled:
             work.close()
-            raise Interrupted(host, "interrupted before anything was done")
+            raise Interrupted(host, "interrupted before the host was changed")
         task = asyncio.create_task(work)
         self._running.add(task)
         try:
@@ -228,7 +228,7 @@ class OsgymProvider(api.Provider):
         except asyncio.CancelledError:
             if not self._cancelled:
                 raise
-            raise Interrupted(host, "interrupted before anything was done") from None
+            raise Interrupted(host, "interrupted before the host was changed") from None
         finally:
             self._running.discard(task)
 

@@ -54,7 +54,7 @@ def wrapped(value: Any, *, secret: bool = False) -> PropertyValue:
             return PropertyValue({str(k): wrapped(v) for k, v in value.items()}, is_secret=secret)
         case list() | tuple():
             return PropertyValue([wrapped(item) for item in value], is_secret=secret)
-    raise TypeError(f"{type(value).__name__} is nothing the engine knows")
+    raise TypeError(f"{type(value).__name__} is not a type of the engine")
 
 
 def has_unknown(value: Any) -> bool:

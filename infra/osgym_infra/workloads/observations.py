@@ -64,8 +64,9 @@ class Observations:
         if self.runtime and other.runtime and self.runtime != other.runtime:
             raise BadInput(
                 "results",
-                f"{other.sources[0]} is of the {other.runtime} runtime, {self.sources[0]} of {self.runtime}",
-                "one profile for each runtime",
+                f"{other.sources[0]} was measured with the runtime {other.runtime}, {self.sources[0]} "
+                f"with {self.runtime}",
+                "Make one profile for each runtime",
             )
         self.runtime = self.runtime or other.runtime
         self.accelerator = self.accelerator or other.accelerator
@@ -88,11 +89,11 @@ def read(path: Path) -> Observations:
     except (OSError, ValueError) as error:
         raise BadInput("results", f"{path} cannot be read: {error}") from error
     if not isinstance(data, dict):
-        raise BadInput("results", f"{path} is no JSON object", "the file a benchmark saved")
+        raise BadInput("results", f"{path} is not a JSON object", "the file a benchmark saved")
     try:
         return observe(data, path.name)
     except (KeyError, TypeError, ValueError, AttributeError) as error:
-        raise BadInput("results", f"{path} has another shape than benchmarks save: {error!r}") from error
+        raise BadInput("results", f"{path} does not have the form that benchmarks save: {error!r}") from error
 
 
 def observe(data: Mapping[str, Any], name: str) -> Observations:
@@ -132,7 +133,7 @@ def observe(data: Mapping[str, Any], name: str) -> Observations:
             seen.trajectory_s.append(float(row["duration_s"]))
     known = [part.name for part in fields(seen) if part.name not in ("dates", "sources")]
     if not any(isinstance(getattr(seen, n), list) and getattr(seen, n) for n in known):
-        raise BadInput("results", f"{name} holds no series that could be fitted", "see benchmarks/README.md")
+        raise BadInput("results", f"{name} has no series that can be fitted", "see benchmarks/README.md")
     return seen
 
 

@@ -184,7 +184,9 @@ def from_json(text: str, name: str) -> Profile:
     try:
         data = json.loads(text)
         if data["schema"] != SCHEMA:
-            raise BadInput("profile", f"{name} has schema {data['schema']}", f"this version reads {SCHEMA}")
+            raise BadInput(
+                "profile", f"{name} has schema {data['schema']}", f"This version reads schema {SCHEMA}"
+            )
         parameters = {}
         for key, row in data["parameters"].items():
             measured = Measured(
@@ -228,7 +230,7 @@ def load(name: str) -> Profile:
         return from_json(Path(name).read_text("utf-8"), name)
     except (OSError, UnicodeDecodeError) as error:
         raise BadInput(
-            "profile", f"there is no {name!r}", f"Built in are {', '.join(names())}; else name a file"
+            "profile", f"there is no profile {name!r}", f"Built in are {', '.join(names())}; else name a file"
         ) from error
 
 
@@ -245,8 +247,8 @@ def chosen(name: str, runtime: str, emulated: bool = False) -> Profile:
     if runtime not in DEFAULTS:
         raise BadInput(
             "profile",
-            f"none of the runtime {runtime!r} comes along",
-            f"name a file that osgym fleet fit made of it; built in are those of {', '.join(DEFAULTS)}",
+            f"no built-in profile is for the runtime {runtime!r}",
+            f"Name a file that osgym fleet fit made for it; built in are profiles for {', '.join(DEFAULTS)}",
         )
     return load(DEFAULTS[runtime])
 

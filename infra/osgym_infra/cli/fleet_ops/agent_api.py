@@ -95,7 +95,7 @@ class Agents:
                 async with asyncio.timeout(self._deadline_s):
                     return await self._answer(host, method, path, body)
             except TimeoutError as error:
-                problem = f"no answer from {host.authority} within {self._deadline_s:g} s"
+                problem = f"{host.authority} did not answer within {self._deadline_s:g} s"
                 raise AgentFailed(HostFailure("connect", problem, _away(host))) from error
             except (httpx.HTTPError, httpx.InvalidURL, UnicodeError) as error:
                 raise AgentFailed(_failure(host, error)) from error
@@ -111,7 +111,7 @@ class Agents:
             async for chunk in answer.aiter_bytes():
                 data += chunk
                 if len(data) > MOST_ANSWER_BYTES:
-                    raise _not_ours(host, f"it answers with more than {MOST_ANSWER_BYTES >> 10} KiB")
+                    raise _not_ours(host, f"the answer has more than {MOST_ANSWER_BYTES >> 10} KiB")
         finally:
             await answer.aclose()
         if answer.status_code >= 400:
@@ -119,7 +119,7 @@ class Agents:
         try:
             return json.loads(data)
         except ValueError as error:
-            raise _not_ours(host, "its answer is no JSON") from error
+            raise _not_ours(host, "its answer is not JSON") from error
 
 
 async def ask_all(hosts: Sequence[ManagedHost], ask: Callable[[ManagedHost], Awaitable[None]]) -> None:
@@ -145,20 +145,20 @@ def _state(data: Any) -> HostState:
         return HostState.from_dict(data)
     except WireFormatError as error:
         raise AgentFailed(
-            HostFailure("answer", f"it does not answer as a host agent does: {escaped(str(error))}",
-                        "is the port another program's, or the agent of another version?")
+            HostFailure("answer", f"its answer is not that of a host agent: {escaped(str(error))}",
+                        "check whether another program uses the port, or the agent has another version")
         ) from error  # fmt: skip
 
 
 def _not_ours(host: ManagedHost, problem: str) -> AgentFailed:
-    remedy = f"is another program listening on {host.authority}?"
+    remedy = f"check whether another program listens on {host.authority}"
     return AgentFailed(HostFailure("answer", problem, remedy))
 
 
 def _away(host: ManagedHost) -> str:
     return (
-        f"Is the host on, and is this machine in osgym:allowed_cidrs? `osgym fleet logs --host {host.id}` "
-        "shows what its agent says"
+        "Check that the host runs and that osgym:allowed_cidrs includes this machine. "
+        f"`osgym fleet logs --host {host.id}` shows its agent's log"
     )
 
 
@@ -174,7 +174,7 @@ def _failure(host: ManagedHost, error: Exception) -> HostFailure:
             return HostFailure("tls", f"its certificate is refused: {cause.verify_message}", remedy)
         if isinstance(cause, ssl.SSLError):
             return HostFailure("tls", f"{host.authority} does not speak TLS: {cause.reason}",
-                               "is its URL https:// where the agent has no certificate?")  # fmt: skip
+                               "use http:// in its URL if the agent has no certificate")  # fmt: skip
         cause = cause.__cause__ or cause.__context__
     problem = escaped(str(error)) or type(error).__name__
     return HostFailure("connect", f"{host.authority} cannot be reached: {problem}", _away(host))
@@ -184,10 +184,10 @@ def _refusal(host: ManagedHost, status: int, body: bytes) -> HostFailure:
     try:
         message = escaped(str(json.loads(body)["message"]))
     except (ValueError, KeyError, TypeError):
-        message = "it does not say why"
+        message = "no reason given"
     if status == 401:
         return HostFailure("authorize", f"the token is refused: {message}",
-                           "set OSGYM_TOKEN, or take token and fleet.json of one export")  # fmt: skip
+                           "set OSGYM_TOKEN, or use the token and fleet.json of the same export")  # fmt: skip
     if status == 403:
         return HostFailure("authorize", f"this machine is refused: {message}",
                            "add its network to osgym:allowed_cidrs")  # fmt: skip

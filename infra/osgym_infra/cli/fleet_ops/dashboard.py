@@ -49,7 +49,7 @@ def dashboard(
         from osgym_cli.fleet_dashboard.server import is_loopback, serve
         from osgym_sdk import ConfigError
     except ImportError as error:
-        what = "it is part of the distribution osgym-cli: pip install -c constraints.txt -e cli"
+        what = "the dashboard is part of the distribution osgym-cli: pip install -c constraints.txt -e cli"
         raise OsgymInfraError(f"{what} ({error})") from error
 
     def ready(url: str) -> None:
@@ -60,7 +60,8 @@ def dashboard(
     try:
         if not token and not is_loopback(address):
             raise BadInput(
-                "--bind", f"{address} is not only this machine: give --token, or set OSGYM_DASHBOARD_TOKEN"
+                "--bind",
+                f"{address} can be reached by other machines: give --token, or set OSGYM_DASHBOARD_TOKEN",
             )
         source = hosts if hosts is not None else fleet_path
         serve(source, address=address, port=port, token=token or None, read_only=read_only, ready=ready)

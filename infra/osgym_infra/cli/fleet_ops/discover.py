@@ -27,7 +27,9 @@ def with_found(fleet: ManagedFleet) -> ManagedFleet:
     try:
         from osgym_sdk import Client, OSGymError
     except ImportError as error:
-        raise OsgymInfraError("hosts of this fleet are looked up by osgym-sdk: pip install ./sdk") from error
+        raise OsgymInfraError(
+            "looking up the hosts of this fleet needs osgym-sdk: pip install ./sdk"
+        ) from error
     token = os.environ.get("OSGYM_TOKEN") or NO_TOKEN
     end_s = time.monotonic() + LOOK_S
     try:
@@ -42,5 +44,7 @@ def with_found(fleet: ManagedFleet) -> ManagedFleet:
     new = sorted(urls - {host.url for host in fleet.hosts})
     found = tuple(ManagedHost(urlsplit(url).netloc, url, name) for url in new)
     if not fleet.hosts and not found:
-        raise OsgymInfraError(f"{fleet.discover} names no hosts within {LOOK_S:g} s: is any of them up?")
+        raise OsgymInfraError(
+            f"{fleet.discover} names no hosts within {LOOK_S:g} s; check that its hosts run"
+        )
     return replace(fleet, hosts=(*fleet.hosts, *found))

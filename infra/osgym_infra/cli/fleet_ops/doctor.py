@@ -81,7 +81,7 @@ def judged(done: Finished) -> HostOutcome:
     if answered is None:
         last = done.text.strip().splitlines()[-1:] or ["(it printed nothing)"]
         problem = f"exit code {done.exit_code}: {escaped(last[0])}"
-        remedy = "was the host brought up? `pulumi up` installs the agent"
+        remedy = "the agent may not be installed; `pulumi up` installs it"
         return HostOutcome(done.host.id, HostFailure("doctor", problem, remedy))
     checks = [
         {name: escaped(str(row.get(name, "")), 500) for name in ("name", "status", "found", "remedy")}
@@ -92,8 +92,9 @@ def judged(done: Finished) -> HostOutcome:
     failure = None
     if not works:
         missing = ", ".join(row["name"] for row in checks if row["status"] == "missing")
-        failure = HostFailure("doctor", f"replicas cannot run there: {missing or 'it does not say why'}",
-                              f"`osgym fleet ssh {done.host.id}`, then what the checks say")  # fmt: skip
+        failure = HostFailure("doctor", f"replicas cannot run there: {missing or 'no reason given'}",
+                              f"`osgym fleet ssh {done.host.id}`, then follow the "
+                              "remedies of the checks")  # fmt: skip
     return HostOutcome(done.host.id, failure, {"local_runtime": works, "checks": checks})
 
 

@@ -72,9 +72,9 @@ def drain(
     Ctrl-C ends the waiting, not the draining. A host agent that is restarted serves again.
     """
     if whole == bool(patterns):
-        raise click.UsageError("one of --host and --all is needed")
+        raise click.UsageError("give --host or --all")
     if stop and (deadline_s is not None or wait_s):
-        raise click.UsageError("--stop goes with neither --deadline-s nor --wait-s")
+        raise click.UsageError("--stop cannot be combined with --deadline-s or --wait-s")
     fleet = with_found(read_fleet(fleet_path))
     order = DrainOrder(stop, deadline_s, wait_s)
     outcomes = asyncio.run(_drain(fleet, fleet.select(patterns), order, silent=as_json))
@@ -116,7 +116,7 @@ async def _drain_one(agents: Agents, host: ManagedHost, order: DrainOrder, table
     known = {"state": word(state), "leased": state.capacity.leased}
     if order.wait_s and state.capacity.leased:
         problem = f"{state.capacity.leased} replicas are still in use after {order.wait_s:g} s"
-        failure = HostFailure("wait", problem, "wait longer, or give the episodes a --deadline-s")
+        failure = HostFailure("wait", problem, "wait longer, or end the episodes with --deadline-s")
         table.done(host.id, _cells(state, problem), FAILED)
         return HostOutcome(host.id, failure, known)
     table.done(host.id, _cells(state))

@@ -66,7 +66,9 @@ class RemoteJob:
                 return ProgramLink(access, root=self.as_root)
             case None:
                 remedy = "run `osgym fleet export` again, or add an object `ssh` to it"
-                raise FleetHostError(host.id, "fleet.json does not say how it is entered", remedy=remedy)
+                raise FleetHostError(
+                    host.id, "fleet.json does not say how to log in to this host", remedy=remedy
+                )
 
 
 @dataclass(frozen=True, slots=True)
@@ -172,7 +174,7 @@ def _failure(host: ManagedHost, error: FleetHostError, job: RemoteJob, connected
     problem = f"{error.host}: {escaped(error.problem, 500)}"
     match error:
         case CommandTimedOut():
-            problem = f"not done within {job.deadline_s:g} s; it was stopped"
+            problem = f"the command did not end within {job.deadline_s:g} s and was stopped"
             return HostFailure("run", problem, "give it more time with --deadline-s")
         case HostKeyMismatch():
             remedy = (
@@ -181,11 +183,11 @@ def _failure(host: ManagedHost, error: FleetHostError, job: RemoteJob, connected
             )
             return HostFailure(f"{where}host key", problem, remedy)
         case LoginRefused():
-            return HostFailure(f"{where}login", problem, "--ssh-user and --ssh-key take others")
+            return HostFailure(f"{where}login", problem, "choose others with --ssh-user and --ssh-key")
         case ConnectionLost():
-            remedy = "nobody knows how far the command came; look before it is run again"
+            remedy = "the command may have run partly; check the host before you run it again"
             return HostFailure("run", problem, remedy)
-    remedy = error.remedy or "is it on, and sshd listening on that port?"
+    remedy = error.remedy or "check that the host runs and that sshd listens on that port"
     return HostFailure("run" if connected and not error.remedy else f"{where}connect", problem, remedy)
 
 

@@ -51,7 +51,7 @@ def prometheus(fleet_path: Path, out: Path, every_s: float, alertmanagers: tuple
     """
     for one in alertmanagers:
         if not AUTHORITY.fullmatch(one):
-            raise BadInput("--alertmanager", f"{one!r} is no address", "HOST:PORT, e.g. 10.0.0.9:9093")
+            raise BadInput("--alertmanager", f"{one!r} is not an address", "HOST:PORT, e.g. 10.0.0.9:9093")
     fleet = with_found(read_fleet(fleet_path))
     for name, text in files(fleet, ScrapeOptions(every_s, alertmanagers)).items():
         write_whole(out / name, text, 0o644)
@@ -78,10 +78,10 @@ def _place_token(fleet: ManagedFleet, path: Path) -> None:
     try:
         token = fleet.token()
     except BadInput as error:
-        click.echo(f"{path} is not written: {error}; Prometheus needs the token there", err=True)
+        click.echo(f"{path} could not be written: {error}; Prometheus needs the token in that file", err=True)
         return
     write_whole(path, token, 0o600)  # without a line end: older Prometheus sends it along
-    click.echo(f"{path} (secret; Prometheus has to be able to read it)")
+    click.echo(f"{path} (secret; Prometheus must be able to read it)")
 
 
 def _yaml(data: object) -> str:

@@ -102,7 +102,7 @@ def logs(
     from osgym_infra.cli.fleet_ops.group import RemoteJob, with_login
 
     if follow and as_json:
-        raise click.UsageError("--follow goes without --json")
+        raise click.UsageError("--follow cannot be combined with --json")
     hosts = with_login(with_found(read_fleet(fleet_path)).select(patterns), ssh_user, ssh_key)
     if follow and len(hosts) > MOST_PARALLEL:
         raise BadInput("--follow", f"{len(hosts)} hosts at once", f"choose at most {MOST_PARALLEL} by --host")
@@ -120,9 +120,9 @@ def journal_argv(unit: str, lines: int, since: str | None, follow: bool) -> tupl
         BadInput: A value could mean something else there.
     """
     if not UNIT.fullmatch(unit) or unit.startswith("-"):
-        raise BadInput("--unit", f"{unit!r} is no unit", "a name like osgym or osgym-notices")
+        raise BadInput("--unit", f"{unit!r} is not a name of a unit", "a name like osgym or osgym-notices")
     if since is not None and not SINCE.fullmatch(since):
-        raise BadInput("--since", f"{since!r} is no time", "e.g. '1 hour ago' (systemd.time)")
+        raise BadInput("--since", f"{since!r} is not a time", "e.g. '1 hour ago' (systemd.time)")
     argv = ["journalctl", f"--unit={unit}", "--no-pager", "--output=short-iso", f"--lines={lines}"]
     argv += [f"--since={since}"] if since else []
     return (*argv, "--follow") if follow else tuple(argv)

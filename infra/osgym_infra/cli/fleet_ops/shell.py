@@ -51,12 +51,15 @@ def ssh(fleet_path: Path, ssh_user: str | None, ssh_key: Path | None, only_print
         case ProgramAccess() as program:
             argv = program.shell_argv()
         case None:
-            raise OsgymInfraError(f"fleet.json does not say how {found[0].id} is entered: export it again")
+            raise OsgymInfraError(
+                f"fleet.json does not say how {found[0].id} can be logged in to: run "
+                "`osgym fleet export` again"
+            )
     if only_print:
         click.echo(shlex.join(argv))
         return
     if shutil.which(argv[0]) is None:
-        raise OsgymInfraError(f"there is no `{argv[0]}` on PATH, by which {found[0].id} is entered")
+        raise OsgymInfraError(f"there is no `{argv[0]}` on PATH, which is needed to log in to {found[0].id}")
     os.execvp(argv[0], argv)  # noqa: S606 - a program of this machine, without a shell
 
 
@@ -74,7 +77,7 @@ def _ssh_shell(access: SshAccess) -> int:
     from osgym_infra.links.ssh import SshLink
 
     if not (sys.stdin.isatty() and sys.stdout.isatty()):
-        raise BadInput("HOST", "this is no terminal", "`osgym fleet run --host HOST -- COMMAND`")
+        raise BadInput("HOST", "this is not a terminal", "`osgym fleet run --host HOST -- COMMAND`")
     link = SshLink(access, root=False)
     client = None
     try:

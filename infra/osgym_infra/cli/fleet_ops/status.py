@@ -141,7 +141,7 @@ def notes_of(host: ManagedHost, state: HostState) -> list[str]:
     if state.draining:
         found.append(_notice(state.notice, time.time()))
     if state.notices == "failing":
-        found.append("notices of the cloud cannot be watched for")
+        found.append("notices of the cloud cannot be read")
     digest = state.image.digest.removeprefix("sha256:")
     if host.image_digest and digest != host.image_digest:
         found.append(f"image is not {host.image_digest[:12]} of fleet.json")

@@ -39,13 +39,15 @@ def _hosts(options: ScrapeOptions) -> list[dict[str, Any]]:
         _alert(
             "OsgymHostDown", 'up{job=~"osgym.*"} == 0', missed, "critical",
             "host {{ $labels.host }} does not answer",
-            "Its episodes are lost, clients place elsewhere. `osgym fleet status --host {{ $labels.host }}` "
-            "says why; `osgym fleet logs` shows its agent. Gone for good: `pulumi up --refresh`.",
+            "Its episodes are lost; clients use other hosts. `osgym fleet status --host {{ $labels.host }}` "
+            "says why; `osgym fleet logs` shows its agent. If the host does not come "
+            "back: `pulumi up --refresh`.",
         ),
         _alert(
             "OsgymFleetDown", 'sum by (fleet) (up{job=~"osgym.*"}) == 0', missed, "critical",
             "no host of fleet {{ $labels.fleet }} answers",
-            "Does this Prometheus still reach the hosts' network? Are token and ca.pem of the last export?",
+            "Check that this Prometheus reaches the hosts' network, and that token and ca.pem are those "
+            "of the last export.",
         ),
     ]  # fmt: skip
 
@@ -55,7 +57,7 @@ def _room() -> list[dict[str, Any]]:
         _alert(
             "OsgymClientsWait", "sum by (fleet) (osgym_waiting_clients) > 0", "10m", "warning",
             "{{ $value }} clients of fleet {{ $labels.fleet }} wait for a replica",
-            "More hosts (osgym:replicas, osgym:max_hosts), or fewer clients.",
+            "Add hosts (osgym:replicas, osgym:max_hosts), or run fewer clients.",
         ),
         _alert(
             "OsgymPoolBlocked",
@@ -119,13 +121,14 @@ def _notices() -> list[dict[str, Any]]:
     return [
         _alert(
             "OsgymHostGoing", 'osgym_notice{kind!="operator"} == 1', "0s", "info",
-            "host {{ $labels.host }} will be taken away ({{ $labels.kind }})",
-            "It drains by itself. Nothing to do where a group brings another; else `pulumi up --refresh`.",
+            "host {{ $labels.host }} will be reclaimed ({{ $labels.kind }})",
+            "It drains by itself. A group replaces it; without a group run `pulumi up --refresh`.",
         ),
         _alert(
             "OsgymNoticesFail", "osgym_notices_failing == 1", "10m", "warning",
-            "host {{ $labels.host }} cannot ask whether it will be taken away",
-            "It would go without a drain. `osgym fleet logs --unit osgym-notices --host {{ $labels.host }}`.",
+            "host {{ $labels.host }} cannot read notices of its cloud",
+            "It would be reclaimed without a drain. `osgym fleet logs --unit osgym-notices --host "
+            "{{ $labels.host }}`.",
         ),
     ]  # fmt: skip
 

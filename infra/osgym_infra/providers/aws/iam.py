@@ -60,7 +60,7 @@ def make_secret(scope: Scope) -> Secret:
         if not SECRET_ARN.fullmatch(scope.config.token_secret):
             raise bad_key(
                 "token_secret",
-                "the hosts' role can be given a secret by its ARN only",
+                "must be an ARN, by which the hosts' role gets access to the secret",
                 f"arn:{partition(scope.config.region)}:secretsmanager:{scope.config.region}:123456789012:"
                 "secret:NAME-AbCdEf (aws secretsmanager describe-secret)",
             )

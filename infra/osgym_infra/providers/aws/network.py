@@ -199,15 +199,15 @@ def check_subnets(scope: Scope, groups: Iterable[HostGroup], zones: dict[str, tu
         if subnet.vpc_id != scope.config.network_id:
             raise bad_key(
                 "subnet_id",
-                f"{name} stands in {subnet.vpc_id}, not in {scope.config.network_id}",
-                "a subnet of network_id",
+                f"{name} is in {subnet.vpc_id}, not in {scope.config.network_id}",
+                "Name a subnet of network_id",
             )
         for group in groups:
             if subnet.availability_zone not in zones[group.name]:
                 raise bad_key(
                     "subnet_id",
-                    f"{name} stands in {subnet.availability_zone}, which does not have {group.type}",
-                    f"a subnet in {', '.join(zones[group.name])}, or another host_type",
+                    f"{name} is in {subnet.availability_zone}, which does not have {group.type}",
+                    f"Name a subnet in {', '.join(zones[group.name])}, or another host_type",
                 )
 
 

@@ -62,7 +62,7 @@ def fetch(
     except (BotoCoreError, ClientError) as error:
         raise RefreshFailed("aws", str(error)) from error
     except (KeyError, TypeError, ValueError) as error:
-        raise RefreshFailed("aws", f"an answer has another shape than expected: {error!r}") from error
+        raise RefreshFailed("aws", f"the answer has an unexpected form: {error!r}") from error
     list_price = PriceSource(
         f"AWS Price List, {region}", now.date(), "https://pricing.us-east-1.amazonaws.com"
     )

@@ -71,7 +71,7 @@ def check_nesting(scope: Scope) -> None:
             raise bad_key(
                 "host_type",
                 f"EC2 offers no nested virtualisation on {type_} in {scope.config.region}",
-                "a type of c8i, m8i or r8i, a .metal type, or runtime: local",
+                "Use a type of c8i, m8i or r8i, a .metal type, or runtime: local",
             )
 
 

@@ -44,7 +44,7 @@ def data_disk(group: HostGroup, config: FleetConfig) -> DataDisk:
         raise bad_key(
             key,
             f"the speed of a {kind} disk comes with its size, and {group.type} takes no other",
-            "a larger data_disk_gib, or a host_type of c3, n4 or c4",
+            "Set a larger data_disk_gib, or a host_type of c3, n4 or c4",
         )
     low, high = IOPS_PER_MIB_PER_S
     # Both are asked for, or neither: the one that is not said is the least that goes with the other.

@@ -117,7 +117,7 @@ def make_alarm(scope: Scope) -> None:
     if not account:
         raise bad_key(
             "billing_account",
-            "is missing beside alert_email: budgets belong to a billing account",
+            "is required with alert_email, since budgets belong to a billing account",
             "XXXXXX-XXXXXX-XXXXXX, from gcloud billing accounts list",
         )
     channel = gcp.monitoring.NotificationChannel(

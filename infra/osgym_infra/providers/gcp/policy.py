@@ -13,7 +13,7 @@ def _firewall(properties: Props) -> list[str]:
     ranges = properties.get("sourceRanges") or []
     # Without a source Google Cloud lets everybody in.
     if not ranges and not properties.get("sourceTags") and not properties.get("sourceServiceAccounts"):
-        return ["is open to everybody: it names no source"]
+        return ["is open to everybody, since it has no source ranges"]
     return [f"is open to {cidr}" for cidr in ranges if world(cidr)]
 
 

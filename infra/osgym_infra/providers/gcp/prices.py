@@ -56,7 +56,7 @@ def fetch(
     except httpx.HTTPError as error:
         raise RefreshFailed("gcp", _without_key(f"{type(error).__name__}: {error}")) from error
     except (KeyError, TypeError, ValueError, AttributeError, IndexError) as error:
-        raise RefreshFailed("gcp", f"an answer has another shape than expected: {error!r}") from error
+        raise RefreshFailed("gcp", f"the answer has an unexpected form: {error!r}") from error
     types = {row.type: row for row in known if row.provider == "gcp" and row.ram_gib is not None}
     rows = []
     for row in types.values():
@@ -95,7 +95,7 @@ def _skus(http: httpx.Client) -> Iterator[Mapping[str, Any]]:
         page = data.get("nextPageToken", "")
         if not page:
             return
-    raise ValueError(f"more than {MOST_PAGES} pages")
+    raise ValueError(f"the answer has more than {MOST_PAGES} pages")
 
 
 def _unit_prices(skus: Iterable[Mapping[str, Any]], region: str) -> dict[tuple[str, Market, str], float]:
