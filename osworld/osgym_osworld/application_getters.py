@@ -72,7 +72,7 @@ async def vlc_playing_info(run: TaskRun, parameters: VlcParameters) -> Value:
     """The status that VLC's web interface gives, as an XML file."""
     status, problem = await command_output(run, ["python3", "-I", "-c", VLC_STATUS])
     if not status.strip():
-        return Value(missing=True, note=f"VLC gives no status: {problem[-200:]}")
+        return Value(missing=True, note=f"VLC did not return its status: {problem[-200:]}")
     return Value(files=(await run.keep(status.strip().encode(), parameters.dest),))
 
 

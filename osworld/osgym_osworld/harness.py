@@ -56,7 +56,7 @@ class ProviderOptions:
 
     def __post_init__(self) -> None:
         if not 0 < self.wait_s <= 86_400:
-            raise ConfigError("wait_s is more than 0 and at most a day")
+            raise ConfigError("wait_s must be more than 0 and at most a day")
 
 
 class OsgymProvider(Provider):  # type: ignore[misc,unused-ignore] # theirs has no types
@@ -105,12 +105,14 @@ class OsgymProvider(Provider):  # type: ignore[misc,unused-ignore] # theirs has 
             ConfigError: No desktop is leased.
         """
         if self._episode is None:
-            raise ConfigError("there is no desktop: call start_emulator() first")
+            raise ConfigError("no desktop is leased: call start_emulator() first")
         return self._address
 
     def save_state(self, path_to_vm: str, snapshot_name: str) -> None:
         """Raise `NotImplementedError`, as desktop-env's Docker provider does."""
-        raise NotImplementedError("snapshots of running desktops: use osgym_sdk's episode.checkpoint()")
+        raise NotImplementedError(
+            "snapshots of running desktops are not supported here: use osgym_sdk's episode.checkpoint()"
+        )
 
     def revert_to_snapshot(self, path_to_vm: str, snapshot_name: str) -> str:
         """Give the desktop back; the next start leases a fresh clone of the golden image."""
@@ -126,7 +128,7 @@ class OsgymProvider(Provider):  # type: ignore[misc,unused-ignore] # theirs has 
         try:
             episode.close()
         except OSGymError as exc:  # its lease runs out by itself
-            _LOG.info("giving a desktop back: %s", exc)
+            _LOG.info("a desktop could not be released: %s", exc)
 
 
 class OsgymManager(VMManager):  # type: ignore[misc,unused-ignore] # theirs has no types

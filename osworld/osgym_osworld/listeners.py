@@ -48,13 +48,13 @@ def fault(pid, names):
 def check(port, names):
     sockets = listening(port)
     if not sockets:
-        sys.exit("nobody listens at port %d" % port)
+        sys.exit("no program listens at port %d" % port)
     pids = list(holders(sockets))
     if not pids:
-        sys.exit("who listens at port %d cannot be seen" % port)
+        sys.exit("the program that listens at port %d cannot be determined" % port)
     for pid in pids:
         if bad := fault(pid, names):
-            sys.exit("at port %d listens %s, not %s of the image" % (port, bad, " or ".join(sorted(names))))
+            sys.exit("port %d belongs to %s, not %s of the image" % (port, bad, " or ".join(sorted(names))))
 """
 """Python source for the desktop: ``check(port, names)`` exits with a reason unless a program of the golden
 image with one of the names listens at the port."""

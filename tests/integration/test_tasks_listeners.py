@@ -68,7 +68,7 @@ def test_a_users_start_up_file_does_not_answer_for_vlc(host: HostProcess) -> Non
         assert episode.execute(["python3", "-c", "print(1)"]).stdout.strip() == PLAYS
         verdict = scored(episode)
     assert verdict.reward == 0.0, verdict
-    assert "nobody listens at port 8080" in verdict.details[0]["note"], verdict
+    assert "no program listens at port 8080" in verdict.details[0]["note"], verdict
 
 
 FALSE_BROWSER = """

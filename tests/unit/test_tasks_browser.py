@@ -106,7 +106,7 @@ def test_the_tab_in_front() -> None:
     assert score("is_expected_active_tab", {"url": "https://a.org/x?q=2"}, rule) == 0
     assert score("is_expected_active_tab_approximate", {"url": "https://a.org/x?q=2"}, rule) == 1
     assert score("is_expected_active_tab", None, rule) == 0
-    with pytest.raises(Unreadable, match="no rule of type"):
+    with pytest.raises(Unreadable, match="unknown type of rule"):
         score("is_expected_active_tab", "https://a.org", {"type": "title"})
     with pytest.raises(Unreadable, match="'url'"):
         score("is_expected_active_tab", "https://a.org", {"type": "url"})

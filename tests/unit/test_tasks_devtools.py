@@ -108,7 +108,7 @@ def run(browser: Browser, tmp_path: Path) -> TaskRun:
 
     async def tunnel(port: int) -> GuestTunnel:
         if port != 9222 or not browser.port:
-            raise GuestRefused(409, GuestErrorCode.PORT_CLOSED, "nobody listens", {})
+            raise GuestRefused(409, GuestErrorCode.PORT_CLOSED, "no program listens", {})
         sock = socket.create_connection(("127.0.0.1", browser.port))
         sock.setblocking(False)
         return GuestTunnel(sock, b"")

@@ -81,7 +81,7 @@ async def ask(guest: GuestClient, port: int, path: str) -> bytes:
                 elif isinstance(event, h11.EndOfMessage | h11.ConnectionClosed):
                     return body
         except (OSError, h11.ProtocolError) as error:
-            raise BrowserProblem(f"the browser gives no answer to {path}: {error}") from error
+            raise BrowserProblem(f"the browser did not answer {path}: {error}") from error
 
 
 class Devtools:
@@ -109,11 +109,13 @@ class Devtools:
                     version = await read_json(await ask(guest, port, "/json/version"))
                     found = _SOCKET_PATH.fullmatch(str(version.get("webSocketDebuggerUrl")))
                     if found is None:
-                        raise BrowserProblem("what listens at the debugging port is no browser")
+                        raise BrowserProblem("the program at the debugging port is not a browser")
                     opened = await stack.enter_async_context(tunnel(guest, port))
                     socket = await WebSocket.connect(opened, f"ws://localhost:{port}{found[1]}")
             except TimeoutError as error:
-                raise BrowserProblem(f"the browser takes no connection within {CONNECT_S:g} s") from error
+                raise BrowserProblem(
+                    f"the browser did not accept a connection within {CONNECT_S:g} s"
+                ) from error
             yield cls(socket)
 
     async def call(
@@ -164,4 +166,4 @@ async def read_json(data: bytes) -> dict[str, Any]:
     try:
         return await large_json_object(HttpResponse(200, {}, data))
     except GuestError as error:
-        raise BrowserProblem(f"the browser talks nonsense: {error}") from error
+        raise BrowserProblem(f"the browser's answer is malformed: {error}") from error

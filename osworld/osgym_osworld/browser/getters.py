@@ -99,7 +99,7 @@ class UrlPartParameters(AddressParameters):
     @model_validator(mode="after")
     def _named(self) -> UrlPartParameters:
         if self.return_type == "json" and not self.key:
-            raise ValueError("returnType json needs a key")
+            raise ValueError("returnType json needs the parameter key")
         return self
 
 

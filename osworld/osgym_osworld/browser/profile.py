@@ -91,7 +91,7 @@ def _zone(name: Any) -> ZoneInfo:
     try:
         return ZoneInfo(name)
     except (KeyError, ValueError, TypeError, OSError) as error:
-        raise ValueError(f"rules.timezone: there is no time zone {name!r}") from error
+        raise ValueError(f"rules.timezone: unknown time zone {name!r}") from error
 
 
 class RelativeTimeParameters(Parameters):

@@ -103,7 +103,7 @@ def names_of(rules: Mapping[str, Any]) -> dict[str, str]:
         raise ValueError('rules.relativeTime must be an object with "from", and "to" for a range')
     found = {key: names[key] for key in ("from", "to") if key in names}
     if not all(isinstance(name, str) for name in found.values()):
-        raise ValueError("rules.relativeTime names days by text")
+        raise ValueError("rules.relativeTime must name days by text")
     return found
 
 
@@ -129,6 +129,6 @@ def filled(rules: Mapping[str, Any], today: date) -> dict[str, Any]:
         fields = _SPLIT_FIELDS[end] if name.endswith(_SPLIT) else _FIELDS["to" in names][end]
         for field in fields:
             if not isinstance(expected.get(field), str):
-                raise ValueError(f"rules.expected.{field} must be the form in which the day is written")
+                raise ValueError(f"rules.expected.{field} must be the form of the date as text")
             expected[field] = written(expected[field], day)
     return {**rules, "expected": expected}

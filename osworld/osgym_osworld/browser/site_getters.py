@@ -30,7 +30,7 @@ class Info(Parameters):
     @model_validator(mode="after")
     def _fits(self) -> Info:
         if isinstance(self.selector, list) != self.action.startswith("click"):
-            raise ValueError("click_… takes a list of selectors, the others take one")
+            raise ValueError("click_… needs a list of selectors, the other actions need one selector")
         if self.action.endswith("attribute") and not self.attribute:
             raise ValueError(f"{self.action} needs an attribute")
         return self

@@ -114,7 +114,7 @@ async def listed(run: TaskRun, port: int) -> list[Tab]:
         answer = await ask(run.guest, port, "/json/list")
         found = (await read_json(b'{"tabs":' + answer + b"}")).get("tabs")
     if not isinstance(found, list):
-        raise BrowserProblem("the browser's list of tabs is none")
+        raise BrowserProblem("the browser's list of tabs is not a list")
     tabs = [
         Tab(text_of(tab, "id"), text_of(tab, "title"), text_of(tab, "url"))
         for tab in found

@@ -68,7 +68,7 @@ class WebSocket:
             await self._take()
         self._messages_left -= 1
         if self._messages_left < 0:
-            raise BrowserProblem("the browser talks too much")
+            raise BrowserProblem("the browser sends too many messages")
         return self._whole.popleft()
 
     async def _take(self) -> None:
@@ -94,7 +94,7 @@ class WebSocket:
             raise BrowserProblem("the browser sends its answer in too many pieces")
         broken = self._protocol.handshake_exc or self._protocol.parser_exc
         if broken is not None and not self._whole:
-            raise BrowserProblem(f"the browser speaks no WebSocket: {broken}") from broken
+            raise BrowserProblem(f"the browser does not speak WebSocket: {broken}") from broken
         if self._protocol.state is not State.OPEN and self._protocol.state is not State.CONNECTING:
             if not self._whole:
                 raise BrowserProblem("the browser closed the connection")

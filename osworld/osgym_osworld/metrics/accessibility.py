@@ -46,7 +46,7 @@ def check_accessibility_tree(result: Argument, expected: Argument) -> Score:
             raise Unreadable("expected", "a rule of this metric is an object with xpath or selectors")
         found = _find(tree, rule)
         if not found:
-            return Score(0.0, f"no element fits {str(rule.get('xpath') or rule.get('selectors'))[:200]}")
+            return Score(0.0, f"no element matches {str(rule.get('xpath') or rule.get('selectors'))[:200]}")
         if "text" not in rule:
             continue
         texts = [str(element.text or "") for element in found if isinstance(element.tag, str)]

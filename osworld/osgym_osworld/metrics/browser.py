@@ -32,7 +32,7 @@ def _url_of(result: Argument) -> str | None:
 def _kind(rules: dict[str, Any], *known: str) -> str:
     kind = str(rules["type"])
     if kind not in known:
-        raise Unreadable("expected", f"there is no rule of type {kind!r}; it may be {', '.join(known)}")
+        raise Unreadable("expected", f"unknown type of rule {kind!r}; valid types: {', '.join(known)}")
     return kind
 
 

@@ -74,7 +74,7 @@ def is_vlc_playing(result: Argument, expected: Argument) -> Score:
         return differ("VLC's state", state, "playing")
     by_url = rules["type"] == "url"
     if not by_url and rules["type"] != "file_name":
-        raise Unreadable("expected", f"there is no type {rules['type']}")
+        raise Unreadable("expected", f"unknown type {rules['type']}")
     wanted = str(rules["url"] if by_url else rules["file_name"])
     entries = {
         entry.get("name"): entry.text

@@ -65,7 +65,7 @@ def _dump(file: InputFile) -> Image.Image:
     begin, (depth, width, height), little = fields[0], fields[3:6], fields[7] == 0
     bits, row_bytes, colours = fields[11], fields[12], fields[19]
     if depth not in _DEPTHS or bits != 32 or width * height > MAX_PIXELS:
-        raise file.bad(f"a screen dump of {width}×{height} pixels of {depth} bits is not read")
+        raise file.bad(f"a screen dump of {width}×{height} pixels of {depth} bits is not supported")
     pixels = data[begin + colours * _DUMP_COLOUR :][: row_bytes * height]
     order = "BGRX" if little else "XRGB"
     return Image.frombuffer("RGB", (width, height), pixels, "raw", order, row_bytes, 1)

@@ -81,7 +81,7 @@ def matches(value: Any, method: str, ref: Any) -> bool:
         Unreadable: no such method.
     """
     if unsupported_method({"method": method}):
-        raise Unreadable("expected", f"there is no method {method}")
+        raise Unreadable("expected", f"unknown method {method}")
     name, _, argument = method.partition(":")
     if name in {"eq", "ne"}:
         return bool(value == ref) == (name == "eq")

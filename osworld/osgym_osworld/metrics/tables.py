@@ -184,7 +184,7 @@ _NAME_CHARS = 80
 def _unsupported_rules(options: Mapping[str, Any]) -> list[str]:
     rules = options.get("rules", [])
     if not isinstance(rules, list):
-        return ["rules that are not a list"]
+        return ["the rules are not a list"]
     missing: list[str] = []
     for rule in rules:
         kind = rule.get("type") if isinstance(rule, dict) else None

@@ -120,7 +120,7 @@ def _parts(file: InputFile, pattern: Any) -> list[Element]:
     if pattern is None:
         return [file.xml(file.data())]
     if not zipfile.is_zipfile(io.BytesIO(file.data())):
-        raise file.bad("it is no document with parts")
+        raise file.bad("the file is not a document with parts")
     archive = file.zip()
     names = [name for name in archive.namelist() if fnmatch.fnmatchcase(name, str(pattern))]
     return [file.xml(file.member(archive, name)) for name in sorted(set(names), key=_by_numbers)]
