@@ -283,7 +283,7 @@ def test_wrong_samples_are_refused_at_the_call() -> None:
     for wrong in ({"split": "all"}, {"level": 9}, {"shard": 2, "shards": 2}, {"families": []}):
         with pytest.raises(ValueError, match=r"Split|level|shard|families"):
             sample(**wrong)  # type: ignore[arg-type]
-    with pytest.raises(UnknownFamily, match=r"no family 'no.such'; there are .*edit.lines"):
+    with pytest.raises(UnknownFamily, match=r"unknown family 'no.such'; valid families: .*edit.lines"):
         sample(families=["no.such"])
 
 
@@ -329,8 +329,8 @@ def test_a_record_is_gone_on_with(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("argv", "why"),
     [
-        (["verify"], "say --all"),
-        (["verify", "--all", "edit.lines"], "say --all"),
+        (["verify"], "give --all"),
+        (["verify", "--all", "edit.lines"], "give --all"),
         (["verify", "no.such"], "edit.lines"),
         (["write", "--all", "--levels", "0-9", "--out", "x"], "1 to 5"),
         (["write", "--all", "--levels", "one", "--out", "x"], "1-5 or 1,4"),

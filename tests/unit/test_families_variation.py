@@ -56,7 +56,7 @@ def test_a_family_can_keep_what_it_checks() -> None:
     family = replace(FAMILIES["edit.lines"], fixed=("theme", "clock"))
     assert family.make(0, 1, vary=["theme", "clock", "typos"]).vary == ("typos",)
     assert family.make(0, 1, vary=["theme"]).task == family.make(0, 1).task
-    with pytest.raises(ValueError, match=r"no variation 'colour'; there are clock, "):
+    with pytest.raises(ValueError, match=r"unknown variation 'colour'; valid variations: clock, "):
         family.make(0, 1, vary=["colour"])
 
 

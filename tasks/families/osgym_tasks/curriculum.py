@@ -105,7 +105,7 @@ class Curriculum:
         """
         drawn, standing = state.get("drawn"), state.get("standing")
         if not isinstance(drawn, int) or not isinstance(standing, dict):
-            raise ValueError("this is not the state of a curriculum")
+            raise ValueError("the data is not the state of a curriculum")
         for name, found in standing.items():
             level, seen = found
             if not LEVELS[0] <= level <= LEVELS[-1] or seen < 0:

@@ -99,10 +99,10 @@ def one_image(states: Mapping[str, HostState | OSGymError]) -> str:
         if not isinstance(state, HostState):
             raise state
         if state.image is None or not state.image.digest:
-            raise ImageUnknown(f"{url} does not say which golden image it has")
+            raise ImageUnknown(f"{url} did not name its golden image")
         found.add(state.image.digest)
     if len(found) != 1:
-        raise ImageUnknown(f"the hosts have {len(found)} images; one at a time")
+        raise ImageUnknown(f"the hosts have {len(found)} different images; name hosts of one image")
     return found.pop()
 
 

@@ -32,4 +32,4 @@ def family_named(name: str) -> Family:
     try:
         return FAMILIES[name]
     except KeyError:
-        raise UnknownFamily(f"no family {name[:60]!r}; there are {', '.join(FAMILIES)}") from None
+        raise UnknownFamily(f"unknown family {name[:60]!r}; valid families: {', '.join(FAMILIES)}") from None

@@ -50,7 +50,7 @@ def checked(vary: Iterable[str]) -> tuple[str, ...]:
     """
     wanted = set(vary)
     if unknown := sorted(wanted - set(VARIATIONS)):
-        raise ValueError(f"no variation {unknown[0][:40]!r}; there are {', '.join(VARIATIONS)}")
+        raise ValueError(f"unknown variation {unknown[0][:40]!r}; valid variations: {', '.join(VARIATIONS)}")
     return tuple(name for name in VARIATIONS if name in wanted)
 
 

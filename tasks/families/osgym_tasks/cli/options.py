@@ -28,10 +28,10 @@ def _levels_of(context: click.Context, parameter: click.Parameter, value: str) -
     for part in value.split(","):
         first, _, last = part.partition("-")
         if not first.isdecimal() or not (last or first).isdecimal() or max(len(first), len(last)) > 3:
-            raise click.BadParameter(f"{value!r} is not levels: 3, 1-5 or 1,4")
+            raise click.BadParameter(f"{value!r} is not a list of levels; write 3, 1-5 or 1,4")
         found |= set(range(int(first), int(last or first) + 1))
     if not found or not found <= set(LEVELS):
-        raise click.BadParameter(f"{value!r}: levels are {LEVELS[0]} to {LEVELS[-1]}")
+        raise click.BadParameter(f"{value!r}: levels must be from {LEVELS[0]} to {LEVELS[-1]}")
     return sorted(found)
 
 
@@ -89,7 +89,7 @@ def made(families: Sequence[str], every: bool, seeds: int, first_seed: int, leve
         UsageError: No family is named, or an unknown one.
     """
     if every == bool(families):
-        raise click.UsageError("name families (`osgym task family ls`), or say --all")
+        raise click.UsageError("name families (`osgym task family ls` lists them), or give --all")
     try:
         chosen = [family_named(name) for name in families or FAMILIES]
     except UnknownFamily as error:
@@ -119,7 +119,9 @@ def on_desktops(host: str | None, out: Path, work: Callable[[AsyncClient, str], 
     try:
         return asyncio.run(run())
     except (OSGymError, ImageUnknown) as error:
-        raise click.ClickException(f"{error} (is there an `osgym host serve`?)") from error
+        raise click.ClickException(
+            f"{error} (start a host agent with `osgym host serve`, or name one with --host)"
+        ) from error
     except OSError as error:
         raise click.ClickException(f"{out}: {error.strerror or error}") from error
 
@@ -164,5 +166,7 @@ def read(record: Path, image: str | None) -> list[Outcome]:
     except (OSError, UnicodeDecodeError) as error:
         raise click.ClickException(f"{record}: {error}") from error
     if not found:
-        raise click.ClickException(f"{record}: no outcomes of this image and of families as they are now")
+        raise click.ClickException(
+            f"{record}: the record has no outcomes of this image and of the families' current versions"
+        )
     return found
