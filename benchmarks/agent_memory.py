@@ -92,7 +92,7 @@ def main() -> int:
     parser.add_argument("--most-mib", type=float, default=0.5, help="growth in a thousand episodes (0.5)")
     options = parser.parse_args()
     if options.episodes < 2 * KEEP:
-        parser.error(f"--episodes: at least {2 * KEEP}, or it is not seen whether growth ends")
+        parser.error(f"--episodes: at least {2 * KEEP}, so that the end of the growth can be seen")
     described = machine()
     with tempfile.TemporaryDirectory(prefix="osgym-memory-") as folder:
         Image.effect_noise(FRAME, 20).save(Path(folder, "0.png"))

@@ -316,11 +316,13 @@ def arguments() -> argparse.Namespace:
         if getattr(options, name) is None:
             setattr(options, name, value)
     if options.replicas % options.hosts or options.hosts < 2:
-        parser.error("--replicas is a multiple of --hosts, and --hosts 2 or more: one is killed")
+        parser.error(
+            "--replicas must be a multiple of --hosts, and --hosts 2 or more, since one host is killed"
+        )
     if unknown := set(options.phases) - set(PHASES):
-        parser.error(f"--phases: {sorted(unknown)[0]!r} is none of {', '.join(PHASES)}")
+        parser.error(f"--phases: {sorted(unknown)[0]!r} is not one of {', '.join(PHASES)}")
     if "throughput" not in options.phases:
-        parser.error("--phases: throughput comes first: the others are at shares of what it finds")
+        parser.error("--phases: throughput must be included, since the others run at shares of its result")
     options.sample_steps = max(100, options.steps // 100)
     options.ready = min(options.ready, options.replicas)
     return options

@@ -262,7 +262,7 @@ def main() -> int:
         print(f"fleet_up: missing: {lacking}", file=sys.stderr)
         return 2
     if options.hosts <= SILENT + OTHER_KEY + NO_ROOM:
-        parser.error("more hosts, please: some of them will not work")
+        parser.error("give more --hosts: some of them will not work")
     about = machine()
     folder = Path(tempfile.mkdtemp(prefix="osgym-many-"))
     try:

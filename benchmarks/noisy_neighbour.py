@@ -113,7 +113,7 @@ def main() -> int:
     options = parser.parse_args()
     names = [name for name in LOADS if not options.only or any(part in name for part in options.only)]
     if not names:
-        parser.error(f"--only: no load has such a name; there are {', '.join(LOADS)}")
+        parser.error(f"--only: unknown load; valid loads: {', '.join(LOADS)}")
     facts, instance = machine(), f"bench-{os.getpid()}"
     more = dict(item.split("=", 1) for item in options.set)
     settings: dict[str, Any] = {"instance": instance, "warm": 1, "max_replicas": 3, **more}

@@ -110,7 +110,7 @@ def _step(actions: list[dict[str, Any]], certain: bool) -> Step:
 def _some(tasks: list[ShippedTask], only: tuple[str, ...]) -> list[ShippedTask]:
     found = [task for task in tasks if not only or any(part in task.name for part in only)]
     if not found:
-        raise SystemExit("no task matches")
+        raise SystemExit("--only: no task has that text in its name")
     return found
 
 

@@ -288,7 +288,7 @@ def main() -> int:
     options = _arguments()
     described, blocks = machine(), []
     if not options.cua:
-        print("without --cua that way is left out", file=sys.stderr)
+        print("without --cua, cua-computer-server is not measured", file=sys.stderr)
     with _peers(options) as made:
         names = list(made["ways"])
         for number in range(options.rounds):

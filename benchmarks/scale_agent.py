@@ -52,7 +52,7 @@ def load_frames(folder: Path) -> list[Frame]:
         data = path.read_bytes()
         frames.append(Frame(path.stem, data, *Image.open(io.BytesIO(data)).size))
     if not frames:
-        raise SystemExit(f"no *.png in {folder}: record some, or leave --frames out")
+        raise SystemExit(f"no *.png in {folder}: record frames, or leave --frames out")
     return frames
 
 

@@ -210,7 +210,7 @@ def main() -> int:
                 found = list(run_application(client, application(name), run_dir, order, options))
             except (OSGymError, TimeoutError, RuntimeError, httpx.HTTPError) as error:
                 failures.append({"app": name, "error": repr(error)})
-                print(f"{name}: left out: {error!r}", file=sys.stderr, flush=True)
+                print(f"{name}: not measured: {error!r}", file=sys.stderr, flush=True)
                 continue
             samples += found
             means = {w: statistics.fmean(s.total_ms for s in found if s.way == w) for w in WAYS}

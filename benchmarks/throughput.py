@@ -68,7 +68,7 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--set", action="append", default=[], metavar="NAME=VALUE", help="a host setting")
     options = parser.parse_args()
     if wrong := set(options.templates) - {"off", "on"}:
-        parser.error(f"--templates takes off and on, not {', '.join(wrong)}")
+        parser.error(f"--templates accepts off and on, not {', '.join(wrong)}")
     return options
 
 

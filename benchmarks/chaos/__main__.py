@@ -83,9 +83,9 @@ def options_of(argv: Sequence[str] | None = None) -> argparse.Namespace:
     add("--log", type=Path, help="where the host agent's log is kept")
     options = parser.parse_args(argv)
     if options.runner == "container" and options.runtime != "qemu":
-        parser.error("--runner container is for --runtime qemu")
+        parser.error("--runner container needs --runtime qemu")
     if not kinds_for(options):
-        parser.error("no fault has such a name")
+        parser.error("--only: unknown fault")
     if options.seed is None:
         options.seed = int(time.time())
     return options

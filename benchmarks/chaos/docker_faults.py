@@ -108,7 +108,7 @@ async def daemon_for(runner: str) -> AsyncIterator[Daemon | None]:
         yield None
         return
     if os.geteuid() != 0 or shutil.which("dockerd") is None:
-        raise ServiceFailed("--runner container takes root and dockerd (docker.io)")
+        raise ServiceFailed("--runner container needs root and dockerd (docker.io)")
     place = {"prefix": "osgym-chaos-", "dir": "/var/tmp"}
     with tempfile.TemporaryDirectory(**place, ignore_cleanup_errors=True) as name:
         daemon = Daemon(Path(name))

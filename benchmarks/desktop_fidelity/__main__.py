@@ -145,7 +145,7 @@ def main(given: Sequence[str] | None = None) -> int:
     args: argparse.Namespace = parser.parse_args(given)
     chosen = chosen_cells(args.only)
     if not chosen:
-        parser.error(f"no cell is called {', '.join(args.only)}; --list names them")
+        parser.error(f"unknown cells {', '.join(args.only)}; --list shows all")
     if args.list:
         for group, cell in chosen:
             print(f"{group:10} {cell.row:20} {cell.column}")

@@ -35,7 +35,7 @@ def all_flows(flavor: str, only: tuple[str, ...]) -> list[Flow]:
     flows = [*SCRIPTED, *map(of_task, load_shipped(flavor=flavor))]
     found = [flow for flow in flows if not only or any(part in flow.name for part in only)]
     if not found:
-        raise SystemExit("no task or flow matches")
+        raise SystemExit("--only: no task or flow has that name")
     return found
 
 

@@ -82,7 +82,7 @@ def chosen_cells(names: str) -> list[Cell]:
         return list(CELLS.values())
     wanted = names.split(",")
     if unknown := [name for name in wanted if name not in CELLS]:
-        raise ValueError(f"there is no cell {unknown[0]!r}; there are {', '.join(CELLS)}")
+        raise ValueError(f"unknown cell {unknown[0]!r}; valid cells: {', '.join(CELLS)}")
     return [CELLS[name] for name in wanted]
 
 

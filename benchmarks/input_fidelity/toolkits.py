@@ -81,7 +81,7 @@ def chosen(names: str) -> list[Toolkit]:
         return [toolkit for toolkit in TOOLKITS.values() if _present(toolkit)]
     wanted = names.split(",")
     if unknown := [name for name in wanted if name not in TOOLKITS]:
-        raise ValueError(f"there is no toolkit {unknown[0]!r}; there are {', '.join(TOOLKITS)}")
+        raise ValueError(f"unknown toolkit {unknown[0]!r}; valid toolkits: {', '.join(TOOLKITS)}")
     return [TOOLKITS[name] for name in wanted]
 
 

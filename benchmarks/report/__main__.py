@@ -31,13 +31,13 @@ def main() -> int:
     try:
         texts = written()
     except BadReference as error:
-        print(f"a number that is in no file: {error}", file=sys.stderr)
+        print(f"a number refers to a missing result: {error}", file=sys.stderr)
         return 1
     old = [path for path, text in texts.items() if not path.is_file() or path.read_text("utf-8") != text]
     stale = pictures.stale(page.PICTURES)
     if options.check:
         for name in [*(path.name for path in old), *(f"{name}.png" for name in stale)]:
-            print(f"{name} is not of the result files as they are: make bench-report", file=sys.stderr)
+            print(f"{name} does not match the result files: run make bench-report", file=sys.stderr)
         return 1 if old or stale else 0
     for path in old:
         path.write_text(texts[path], encoding="utf-8")

@@ -141,13 +141,13 @@ def _value(node: ast.expr) -> Any:
         case ast.Call(func=ast.Name(id=name), args=given, keywords=named) if name in FUNCTIONS:
             wanted = {str(one.arg): _value(one.value) for one in named}
             return FUNCTIONS[name](*(_value(one) for one in given), **wanted)
-    raise BadReference(f"{ast.unparse(node)} is not understood")
+    raise BadReference(f"{ast.unparse(node)} is not supported")
 
 
 def number(value: float) -> str:
     """Return a number with three digits, or all of those before the point; thousands with a comma."""
     if isinstance(value, bool) or not isinstance(value, int | float):
-        raise BadReference(f"{value!r} is no number")
+        raise BadReference(f"{value!r} is not a number")
     if value != value:
         return "–"
     if isinstance(value, int) or abs(value) >= 100:

@@ -120,7 +120,7 @@ def run(options: argparse.Namespace) -> int:
             found = [dataclasses.replace(v, seed=seed, round=number) for v in played.verdicts]
             verdicts.extend(found)
             text = f"{name} {policy.value}: {sum(v.premature for v in found)}/{len(found)} premature"
-            print(text if played.carried is not False else f"{text}, NOT CARRIED THROUGH", flush=True)
+            print(text if played.carried is not False else f"{text}, NOT FINISHED", flush=True)
             save(options, verdicts, failures)
     return 1 if failures else 0
 

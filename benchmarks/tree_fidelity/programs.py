@@ -99,7 +99,7 @@ def chosen(image: str, names: str) -> list[Program]:
     """
     known = {program.name: program for program in PROGRAMS}
     if unknown := [name for name in names.split(",") if name and name not in known]:
-        raise ValueError(f"there is no program {unknown[0]!r}; there are {', '.join(known)}")
+        raise ValueError(f"unknown program {unknown[0]!r}; valid programs: {', '.join(known)}")
     if names:
         return [known[name] for name in names.split(",")]
     has = _IMAGES[: _IMAGES.index(image) + 1] if image in _IMAGES else _IMAGES

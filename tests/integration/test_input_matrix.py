@@ -95,11 +95,11 @@ def test_tables_are_written_between_the_marks_of_a_document(tmp_path: Path) -> N
 
 def test_names_that_are_none_are_answered_with_those_that_are() -> None:
     """The command line says which toolkits and cells there are."""
-    with pytest.raises(ValueError, match="no toolkit 'gtk9'; there are gtk2, gtk3"):
+    with pytest.raises(ValueError, match="unknown toolkit 'gtk9'; valid toolkits: gtk2, gtk3"):
         chosen("gtk3,gtk9")
     argv = [sys.executable, "-m", "benchmarks.input_fidelity", "--cells", "nosuch"]
     done = subprocess.run(argv, cwd=ROOT, capture_output=True, text=True, timeout=60, check=False)
-    assert done.returncode == 2 and "there is no cell 'nosuch'; there are plain, lines" in done.stderr
+    assert done.returncode == 2 and "unknown cell 'nosuch'; valid cells: plain, lines" in done.stderr
 
 
 def test_the_document_has_the_marks_and_every_cell_a_name_of_its_own() -> None:
