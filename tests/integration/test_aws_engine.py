@@ -38,11 +38,11 @@ def stack(tmp_path: Path) -> Stack:
     return made
 
 
-def one(stack: Stack, kind: str) -> dict[str, Any]:
-    """The only resource of a type in the state: its inputs."""
-    (found,) = [r["inputs"] for r in stack.resources() if r["type"].endswith(f":{kind}")]
-    inputs: dict[str, Any] = found
-    return inputs
+def all_of(stack: Stack, kind: str) -> list[dict[str, Any]]:
+    """The resources of a type in the state: their inputs. A plan may have a group of each machine type."""
+    found = [r["inputs"] for r in stack.resources() if r["type"].endswith(f":{kind}")]
+    assert found
+    return found
 
 
 def test_a_fleet_comes_up_is_upgraded_rotated_and_goes(stack: Stack) -> None:
@@ -55,8 +55,8 @@ def test_a_fleet_comes_up_is_upgraded_rotated_and_goes(stack: Stack) -> None:
     assert planned["create"]["LaunchTemplate"] >= 2
 
     stack.run("up", "--yes", "--skip-preview")
-    first, secret, group = stack.outputs(), stack.bundle(), one(stack, "Group")
-    assert len(first["hosts"]) == group["desiredCapacity"] >= 2
+    first, secret, groups = stack.outputs(), stack.bundle(), all_of(stack, "Group")
+    assert len(first["hosts"]) == sum(group["desiredCapacity"] for group in groups) >= 2
     assert first["discover"].startswith("aws-tag://osgym-fleet=test?region=us-east-1&")
     assert {host["url"].split("//")[1].split(".")[0] for host in first["hosts"]} == {"198"}
     assert len({host["zone"] for host in first["hosts"]}) >= 2
@@ -70,17 +70,17 @@ def test_a_fleet_comes_up_is_upgraded_rotated_and_goes(stack: Stack) -> None:
     stack.configure(upgraded)
     waiting = stack.steps()
     assert waiting["update"]["LaunchTemplate"] == planned["create"]["LaunchTemplate"]
-    assert waiting["update"]["Group"] == 1
+    assert waiting["update"]["Group"] == len(groups)
     assert "replace" not in waiting
     stack.configure({**upgraded, "roll": True, "max_unavailable": 1})
     stack.run("up", "--yes", "--skip-preview")
-    refreshed = one(stack, "Group")
-    assert refreshed["instanceRefresh"]["preferences"]["minHealthyPercentage"] < 100
-    versions = [
-        found["launchTemplateSpecification"]["version"]
-        for found in refreshed["mixedInstancesPolicy"]["launchTemplate"]["overrides"]
-    ]
-    assert set(versions) == {"2"}
+    for refreshed in all_of(stack, "Group"):
+        assert refreshed["instanceRefresh"]["preferences"]["minHealthyPercentage"] < 100
+        versions = [
+            found["launchTemplateSpecification"]["version"]
+            for found in refreshed["mixedInstancesPolicy"]["launchTemplate"]["overrides"]
+        ]
+        assert set(versions) == {"2"}
 
     # Another secret: other templates, for hosts read it at their first start.
     stack.run("up", "--yes", "--skip-preview", "--replace", "**:SecretVersion::**")
@@ -88,8 +88,8 @@ def test_a_fleet_comes_up_is_upgraded_rotated_and_goes(stack: Stack) -> None:
     assert (rotated["token"] != secret["token"], stack.outputs()["ca"]) == (True, rotated["ca"])
     script = gzip.decompress(base64.b64decode(_templates(stack)[0]["userData"])).decode()
     assert "# secret " in script
-    template = one(stack, "Group")["mixedInstancesPolicy"]["launchTemplate"]["launchTemplateSpecification"]
-    assert template["version"] == "3"
+    templates = [group["mixedInstancesPolicy"]["launchTemplate"] for group in all_of(stack, "Group")]
+    assert {template["launchTemplateSpecification"]["version"] for template in templates} == {"3"}
     assert_nowhere_in_clear(stack, rotated)
 
     stack.configure({**upgraded, "roll": True, "protect": True})
@@ -113,7 +113,7 @@ def test_a_private_fleet_that_grows_and_ends_by_itself(stack: Stack) -> None:
 
     stack.configure({**private, "network_id": EXISTING_VPC, "subnet_id": "subnet-1,subnet-2"})
     stack.run("up", "--yes", "--skip-preview")
-    assert one(stack, "Group")["vpcZoneIdentifiers"] == ["subnet-1", "subnet-2"]
+    assert all(group["vpcZoneIdentifiers"] == ["subnet-1", "subnet-2"] for group in all_of(stack, "Group"))
     kinds = {r["type"].rpartition(":")[2] for r in stack.resources()}
     assert not {"Vpc", "NatGateway", "Schedule"} & kinds
     stack.configure({**private, "network_id": "vpc-other", "subnet_id": "subnet-1"})

@@ -263,6 +263,15 @@ def test_an_unknown_provider_is_one_sentence(monkeypatch: pytest.MonkeyPatch) ->
         runpy.run_path(str(ROOT / "infra" / "__main__.py"))
 
 
+def test_a_preview_has_a_stand_in_for_each_cloud(tmp_path: Path) -> None:
+    """Its project is plain YAML, which names them."""
+    preview.copy_project(tmp_path)
+    project = yaml.safe_load((tmp_path / "Pulumi.yaml").read_text())
+    named = {plugin["name"]: plugin["path"] for plugin in project["plugins"]["providers"]}
+    for cloud in preview.CLOUDS:
+        assert (Path(named[str(cloud)]) / "__main__.py").is_file()
+
+
 @pytest.mark.parametrize("path", preview.EXAMPLES, ids=lambda path: path.name)
 def test_the_examples_are_right(path: Path) -> None:
     """Every key of ours is known, and the provider's own region or project is the same."""

@@ -53,7 +53,7 @@ def copy_project(folder: Path, root: Path = ROOT, refusals: str = "") -> None:
         (plugin / "PulumiPlugin.yaml").write_text(yaml.safe_dump({"runtime": python}), "utf-8")
         program = PLUGIN.format(name=str(name), root=str(root), refusals=refusals)
         (plugin / "__main__.py").write_text(program, "utf-8")
-        plugins.append({"name": name, "path": str(plugin)})
+        plugins.append({"name": str(name), "path": str(plugin)})
     project |= {"runtime": python, "plugins": {"providers": plugins}}
     (folder / "Pulumi.yaml").write_text(yaml.safe_dump(project), "utf-8")
 
