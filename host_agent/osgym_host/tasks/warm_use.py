@@ -19,7 +19,9 @@ from osgym_host.tasks.steps import (
     UploadParameters,
 )
 
-_HARMLESS_STEPS = frozenset({"activate_window", "change_wallpaper", "close_window", "sleep"})
+_HARMLESS_STEPS = frozenset(
+    {"activate_window", "change_wallpaper", "close_window", "keep_file", "record_folder", "sleep"}
+)
 _HARMLESS_COMMANDS = frozenset(
     {"featherpad", "galculator", "gimp", "mousepad", "pcmanfm", "ristretto", "sleep", "true", "vlc", "wmctrl"}
 )
