@@ -248,7 +248,7 @@ async def test_a_runtime_without_branches_says_so_before_anything_happens(tmp_pa
             await service.http.post("/v1/checkpoints/import", content=b"x"),
         ):
             assert error(answer) == (501, "unsupported")
-            assert "runtime=qemu" in answer.json()["message"]
+            assert "`runtime: qemu`" in answer.json()["message"]
         assert (await service.http.get("/v1/host")).json()["branching"] is False
         assert record(await service.step(parent, 1, "wait()")).meta["step"] == 1
 

@@ -67,7 +67,7 @@ def test_chance_is_the_same_for_a_seed() -> None:
     ("name", "text", "message"),
     [
         ("t.oracle.json", None, "No such file"),
-        ("t.oracle.json", "{}", "it has no 'oracle'"),
+        ("t.oracle.json", "{}", "the file has no 'oracle'"),
         ("t.oracle.json", "[", "Expecting value"),
         ("t.oracle.json", '{"oracle": 5}', "a list of steps"),
         ("t.oracle.json", '{"oracle": [[5]]}', "a list of actions"),
