@@ -15,12 +15,14 @@ class BadInput(OsgymInfraError):
 
     Attributes:
         field: The field's name as the user wrote it, e.g. `replica_ram_gib` or `--replicas`.
-        fits: Sentence about what would be accepted; may be empty.
+        fits: Remedy as a sentence, or the values that are accepted; may be empty.
     """
 
     def __init__(self, field: str, problem: str, fits: str = "") -> None:
         self.field, self.problem, self.fits = field, problem, fits
-        super().__init__(f"{field}: {problem}" + (f". {fits}" if fits else ""))
+        # A remedy is a sentence; what is no sentence, such as "10 to 20 GiB", names what is accepted.
+        accepted = f". {fits}" if fits[:1].isupper() else f". Accepted: {fits}" if fits else ""
+        super().__init__(f"{field}: {problem}{accepted}")
 
 
 class CannotMeet(OsgymInfraError):

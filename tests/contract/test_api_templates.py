@@ -161,7 +161,7 @@ async def test_templates_are_bounded(tmp_path: Path) -> None:
         await until(lambda: live_points(service) == 2)
     async with running_service(tmp_path / "b", **options, task_templates_max_mib=41) as service:
         episode = await service.create(task=TASK)
-        assert episode["template"] == "no (its 42 MiB are more than task_templates_max_mib)"
+        assert episode["template"] == "no (the template's 42 MiB are more than task_templates_max_mib)"
         await until(lambda: not live_points(service))
 
 

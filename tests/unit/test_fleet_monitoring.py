@@ -70,7 +70,7 @@ def test_the_token_is_in_one_file_for_its_owner(out: Path) -> None:
     path = write_fleet(out / "fleet.json", rows, token_secret="aws:arn:x")
     done = write(path, out / "cloud")
     assert done.exit_code == 0
-    assert "token is not written" in done.stderr
+    assert "token could not be written" in done.stderr
     assert not (out / "cloud" / "token").exists()
     assert "credentials_file: token" in (out / "cloud" / "prometheus.yml").read_text()
 

@@ -306,7 +306,10 @@ def test_the_data_disk_is_as_large_and_fast_as_the_keys_say() -> None:
     assert data(data_disk_iops="40000") == {"volumeSize": 4000, "iops": 40000, "throughput": None}
     assert data(data_disk_mib_per_s="1000") == {"volumeSize": 4000, "iops": 4000, "throughput": 1000}
     for keys, said in (
-        ({"data_disk_iops": "81000"}, "osgym:data_disk_iops: 81000 is not offered. 3000 to 80000 IOPS"),
+        (
+            {"data_disk_iops": "81000"},
+            "osgym:data_disk_iops: 81000 is not offered. Accepted: 3000 to 80000 IOPS",
+        ),
         ({"data_disk_iops": "3000", "data_disk_mib_per_s": "1000"}, "osgym:data_disk_mib_per_s: 1000 is not"),
     ):
         with pytest.raises(BadInput, match=said):

@@ -127,7 +127,7 @@ def test_the_kept_series_are_understood(name: str) -> None:
 def test_runtimes_are_not_mixed() -> None:
     """A virtual machine's memory says nothing of a namespace's."""
     seen = observe(synthetic(), "a.json")
-    with pytest.raises(BadInput, match=r"b\.json is of the local runtime"):
+    with pytest.raises(BadInput, match=r"b\.json was measured with the runtime local"):
         seen.add(observe(synthetic(runtime="local"), "b.json"))
 
 
@@ -136,7 +136,12 @@ WRONG = '{"series": [{"replicas": 1, "cpu_s": "x", "seconds": 1}]}'
 
 @pytest.mark.parametrize(
     ("text", "says"),
-    [("{", "cannot be read"), ("[]", "no JSON object"), ("{}", "no series"), (WRONG, "another shape")],
+    [
+        ("{", "cannot be read"),
+        ("[]", "is not a JSON object"),
+        ("{}", "no series"),
+        (WRONG, "does not have the form"),
+    ],
 )
 def test_files_that_are_no_results_are_named(tmp_path: Path, text: str, says: str) -> None:
     """With what is wrong."""

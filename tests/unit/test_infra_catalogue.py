@@ -161,7 +161,7 @@ def test_refreshed_prices_lie_between(tmp_path: Path, monkeypatch: pytest.Monkey
         (("schema = 1", "schema = 7"), "schema 7"),
         (("ram_gib = 768", "ram_gib = -1"), "ram_gib"),
         (("[[host]]", "[[hosts]]"), "hosts"),
-        (("schema = 1", "schema 1"), "no TOML"),
+        (("schema = 1", "schema 1"), "is not TOML"),
     ],
 )
 def test_a_slip_in_a_file_is_named(tmp_path: Path, change: tuple[str, str], says: str) -> None:

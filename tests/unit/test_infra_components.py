@@ -433,19 +433,19 @@ OPEN: list[tuple[str, dict[str, Any], str]] = [
     (
         "aws:ec2/launchTemplate:LaunchTemplate",
         {"blockDeviceMappings": [], "userData": ec2_user_data("export OSGYM_TOKEN=abc")},
-        "holds a secret",
+        "contains a secret",
     ),
     (
         "aws:ec2/launchTemplate:LaunchTemplate",
         {"blockDeviceMappings": [], "userData": base64.b64encode(b"export OSGYM_TOKEN=abc").decode()},
-        "holds a secret",
+        "contains a secret",
     ),
     ("aws:ec2/instance:Instance", {}, "IMDSv2"),
     ("aws:ebs/volume:Volume", {}, "not encrypted"),
     (
         "gcp:compute/instanceTemplate:InstanceTemplate",
         {"metadataStartupScript": "PASSWORD=hunter2"},
-        "holds a secret",
+        "contains a secret",
     ),
 ]
 

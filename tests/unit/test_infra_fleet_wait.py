@@ -102,8 +102,8 @@ def test_a_deadline_ends_it_and_names_who_is_away(tmp_path: Path) -> None:
     assert (done.exit_code, done.stdout) == (1, "")
     assert "1 of 3 hosts are ready" in done.stderr
     assert f"wait: {away}: nothing listens" in done.stderr
-    assert f"wait: {empty.url}: answers, and has no desktop yet" in done.stderr
-    assert "not within 0.5 s" in done.stderr
+    assert f"wait: {empty.url}: answers, but has no desktop yet" in done.stderr
+    assert "were not ready within 0.5 s" in done.stderr
 
 
 def test_after_a_rotation_it_ends_at_once(tmp_path: Path) -> None:
