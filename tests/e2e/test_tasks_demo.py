@@ -79,7 +79,7 @@ def test_interrupt_leaves_nothing(alone: None, tmp_path: Path, after_frames: int
         process.kill()
         process.wait()
     assert process.returncode == 130, output
-    assert b"nothing is left running" in output
+    assert b"no process was left running" in output
 
 
 def test_killed_demo_takes_its_host_along(alone: None, tmp_path: Path) -> None:
