@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import tempfile
 import webbrowser
 from collections.abc import Iterator
@@ -90,6 +91,12 @@ def _located(path: Path) -> Path:
     )
 
 
+class EpisodeRunning(click.ClickException):
+    """The episode has not ended. The host agent tells it by the exit code."""
+
+    exit_code = os.EX_TEMPFAIL
+
+
 @contextlib.contextmanager
 def _dataset(path: Path) -> Iterator[Dataset]:
     """Open a data set; convert a host agent's own recording to a temporary one."""
@@ -99,5 +106,5 @@ def _dataset(path: Path) -> Iterator[Dataset]:
     with tempfile.TemporaryDirectory(prefix="osgym-replay-") as folder:
         done = dataset_module().convert_recordings(path, folder)
         if done.running:
-            raise click.ClickException(f"{path}: the episode is still running; try again after its end")
+            raise EpisodeRunning(f"{path}: the episode is still running; try again after its end")
         yield open_dataset(Path(folder))

@@ -146,7 +146,7 @@ async def test_a_file_is_made_of_what_ended(recording: tuple[HostProcess, bool])
     async with AsyncClient(host.url) as client, client.episode() as episode:
         reply = await client.ask_host(host.url, f"/v1/episodes/{episode.episode_id}/replay")
         assert reply.status == 400
-        assert b"goes on" in reply.body
+        assert b"still running" in reply.body
         reply = await client.ask_host(host.url, "/v1/episodes/..%2f..%2fstate/replay")
         assert reply.status == 404
         reply = await client.ask_host(host.url, "/v1/episodes/0123456789abcdef/replay")

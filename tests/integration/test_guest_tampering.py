@@ -103,7 +103,7 @@ async def test_an_agent_that_was_taken_over_is_not_believed(
         attack = f"setsid python3 /tmp/take_over.py {mode} >/dev/null 2>&1 &"
         async with ended_agent(episode, host):
             await asyncio.to_thread(run_beside, row["pid"], ["sh", "-c", attack])
-        assert "is gone" in await finding(episode)
+        assert "started another one" in await finding(episode)
 
 
 async def test_an_agent_that_was_started_again_is_another_one(client: AsyncClient, host: HostProcess) -> None:
@@ -111,7 +111,7 @@ async def test_an_agent_that_was_started_again_is_another_one(client: AsyncClien
     async with client.episode(task(shell("echo yes > ~/answer"))) as episode:
         async with ended_agent(episode, host) as agent:
             os.kill(agent, signal.SIGKILL)
-        assert "is gone" in await finding(episode)
+        assert "started another one" in await finding(episode)
 
 
 async def test_an_agent_that_crashed_is_not_held_against_the_policy(
@@ -141,7 +141,7 @@ async def test_an_agent_that_was_taken_over_after_a_step_is_a_0(
             await asyncio.to_thread(
                 run_beside, row["pid"], ["sh", "-c", "setsid python3 /tmp/take_over.py >/dev/null 2>&1 &"]
             )
-        assert "is gone" in await finding_of_policy(episode)
+        assert "started another one" in await finding_of_policy(episode)
 
 
 def row_of(episode: AsyncEpisode, host: HostProcess) -> dict[str, Any]:

@@ -80,12 +80,12 @@ class ReplayPages:
                 ErrorCode.TIMEOUT, f"The page was not finished within {MAKE_S:.0f} s."
             ) from None
         if status != 0:
-            raise _not_made(said[-MAX_SAID_CHARS:].strip())
+            raise _not_made(status, said[-MAX_SAID_CHARS:].strip())
         return await asyncio.to_thread(page.read_bytes)
 
 
-def _not_made(said: str) -> ServiceError:
-    if "goes on" in said:
+def _not_made(status: int, said: str) -> ServiceError:
+    if status == os.EX_TEMPFAIL:
         return ServiceError(
             ErrorCode.BAD_REQUEST, "The episode is still running; its page can be made after its end."
         )
