@@ -274,4 +274,4 @@ def test_tokens_are_not_guessed_over_many_connections(host: HostProcess) -> None
         assert client.get("/v1/host", headers=mine).status_code == 429, (
             "a guess that is right is not told apart"
         )
-    assert "wrong tokens from 127.0.0.9" in host.log.read_text()
+    assert "wrong tokens came from 127.0.0.9" in host.log.read_text()

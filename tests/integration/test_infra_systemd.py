@@ -256,7 +256,7 @@ def test_what_the_fleet_is_scaled_by_is_published_from_beside_the_agent(host: Sy
     pid = main_pid(host, "osgym-metrics.service")
     assert 61184 <= account_of(host, pid) <= 65519, "systemd's range for users that it makes"
     journal = "journalctl -u osgym-metrics.service -o cat --since -40s"
-    until(lambda: "does not get to CloudWatch" in host.inside(journal), 30, "it says what it lacks")
+    until(lambda: "could not be published to CloudWatch" in host.inside(journal), 30, "it says what it lacks")
 
 
 def test_a_notice_outlives_the_process_that_brought_it(host: SystemdHost) -> None:
@@ -318,7 +318,7 @@ def test_a_reboot_ends_episodes_in_order_and_the_agent_comes_back(host: SystemdH
     assert host.ended(60) == signal.SIGHUP
     assert host.boot() == "running"
     said = host.inside("journalctl -o cat -u osgym.service")
-    assert "the host goes: 1 open episodes were ended" in said
+    assert "the host will be taken away: 1 open episodes were ended" in said
     ended = {"SubState": "dead", "Result": "success"}
     until(lambda: show(host, cloud_boot.UNIT, *ended) == ended, 90, "the boot's service has looked at it all")
     until(lambda: serves(host), 30, "the agent serves again")

@@ -54,7 +54,7 @@ def task(path: str, *commands: str) -> dict[str, Any]:
         ("/home/user/a.json", [f"echo '{RIGHT}' > /home/user/a.json"], 1.0, ""),
         ("/home/user/a.json", [f"echo '{WRONG}' > /home/user/a.json"], 0.0, ""),
         ("/home/user/ä b.json", [f"echo '{RIGHT}' > '/home/user/ä b.json'"], 1.0, ""),
-        ("/home/user/none.json", [], 0.0, "/home/user/none.json is not there"),
+        ("/home/user/none.json", [], 0.0, "/home/user/none.json does not exist"),
         ("/home/user/l", ["ln -s /srv/f /home/user/l", f"echo '{RIGHT}' > /srv/f"], 1.0, ""),
         ("/run/in-memory.json", [f"echo '{RIGHT}' > /run/in-memory.json"], 1.0, ""),
         ("/tmp/in-memory.json", [f"echo '{RIGHT}' > /tmp/in-memory.json"], 1.0, ""),

@@ -57,6 +57,7 @@ def test_members_are_children_of_one_moment_on_virtual_machines(
         running_host(name, log_dir=tmp_path, warm=1, max_replicas=3, settings=MACHINES) as host,
         Client(host.url) as client,
     ):
+        before = {checkpoint.checkpoint_id for checkpoint in client.checkpoints()}  # other tests have some
         (group,) = client.rollouts([TASK], policy, group=3, concurrency=2, keep_frames=True, wait_s=120)
         assert group.complete and group.branched, group.failure
         assert group.same_start
@@ -64,4 +65,4 @@ def test_members_are_children_of_one_moment_on_virtual_machines(
         assert len({result.trajectory.generation for result in group.results}) == 3
         assert {str(result.trajectory.parent) for result in group.results} != {"None"}
         assert group.rewards == (1.0,) * 3
-        assert client.checkpoints() == []
+        assert {checkpoint.checkpoint_id for checkpoint in client.checkpoints()} <= before

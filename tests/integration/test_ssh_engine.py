@@ -131,7 +131,7 @@ def _interrupt(stack: OwnStack, machine: SshMachine, image: Image) -> None:
     began = time.monotonic()
     said = stack.finish(process, ok=False)
     assert time.monotonic() - began < 30
-    assert f"host root@{machine.address}: interrupted in step image; it is half configured" in said
+    assert f"host root@{machine.address}: interrupted in step image; the host is partly configured" in said
     wait_until(lambda: not running(), 15, "the bootstrap is stopped")
     host = stack.hosts()[machine.address]
     assert "interrupted in step image" in host["initErrors"][0]

@@ -107,11 +107,13 @@ async def _out_of_disk(machine: SshMachine, engine: FakeEngine) -> None:
 
 
 async def _interrupted(machine: SshMachine, engine: FakeEngine) -> None:
-    """Nothing runs on, on the host; it is reported as half configured."""
+    """Nothing runs on, on the host; it is reported as partly configured."""
     creating = asyncio.create_task(engine.create())
     await _until(lambda: "-m pip install" in machine.inside("ps -eo args"), creating)
     await engine.provider.cancel()
-    with pytest.raises(PartialFailure, match="interrupted in step agent; it is half configured") as caught:
+    with pytest.raises(
+        PartialFailure, match="interrupted in step agent; the host is partly configured"
+    ) as caught:
         await creating
     assert isinstance(caught.value.cause, Interrupted)
     await asyncio.to_thread(
@@ -235,6 +237,6 @@ async def _until(condition: object, task: asyncio.Task[None]) -> None:
 def test_a_look_never_trusts_what_it_sees() -> None:
     """Drift is judged by digests only; a host that lies about itself is merely not right."""
     assert ObservedHost(0, "debian", "12", "x86_64").unfit == ""
-    assert "known" in ObservedHost(0, "alpine", "3", "x86_64").unfit
+    assert "Debian and Ubuntu are supported" in ObservedHost(0, "alpine", "3", "x86_64").unfit
     assert "x86_64 is needed" in ObservedHost(0, "debian", "12", "aarch64").unfit
     assert Worker.__doc__

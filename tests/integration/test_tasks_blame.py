@@ -368,6 +368,9 @@ BROWSER_RULES: dict[str, dict[str, Any]] = {
 DOCUMENT_RULES: dict[str, dict[str, Any]] = {
     "compare_image_text": {"type": "text", "text": "a"},
     "check_csv": {},
+    "check_formulas": {"cells": {"Sheet1!A1": "=1"}},
+    "check_text_formats": {"formats": {"bold": []}},
+    "check_text_lines": {"lines": ["a"]},
     "check_gnome_favorite_apps": {"expected": ["a"]},
     "check_image_file_size": {"max_size": 1},
     "check_line_number": {"expected": "1"},
@@ -398,10 +401,11 @@ def expected_of(func: str, file: Value) -> Value:
         return Value(data=[{"xpath": "//a"}] if func == "check_accessibility_tree" else "60")
     rules = BROWSER_RULES.get(func) or DOCUMENT_RULES.get(func)
     compares = METRICS[func].function.__module__.rpartition(".")[2] in {
-        "archives", "desktop", "documents_checks", "documents_marks", "files_compare", "images_compare",
-        "slides_checks", "slides_compare", "sound_and_video",
+        "archives", "desktop", "documents_checks", "documents_marks", "files_compare", "folders",
+        "images_compare", "slides_checks", "slides_compare", "sound_and_video", "workbook_kept",
     }  # fmt: skip
-    if rules is None and (compares or func.startswith("compare_")) and func not in OF_RULES:
+    compares = compares or func.startswith("compare_") or func == "check_document_kept"
+    if rules is None and compares and func not in OF_RULES:
         return file
     rules = dict(rules or GOOD_RULES)
     if func in {"check_direct_json_object", "check_json_settings", "check_json_keybindings"}:

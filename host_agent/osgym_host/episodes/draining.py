@@ -133,6 +133,6 @@ class DrainController:
         self._ended = True
         ended = self._episodes.end_all(Reason.HOST_GOING)
         self._pool.replicas.retire_all(Reason.HOST_GOING)
-        log.warning("the host's deadline is near: %d open episodes were ended", ended)
+        log.warning("the host will be taken away: %d open episodes were ended", ended)
         if not await asyncio.to_thread(self._episodes.recorder.flush):
             log.error("trajectories could not be written to disk in time")

@@ -17,7 +17,7 @@ import io
 import sqlite3
 import struct
 import zipfile
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import cache
 
@@ -42,6 +42,7 @@ _PNG = base64.b64decode(
 )
 _OPEN_XML = "http://schemas.openxmlformats.org"
 _WORD, _SLIDES = f"{_OPEN_XML}/wordprocessingml/2006/main", f"{_OPEN_XML}/presentationml/2006/main"
+_SHEETS = f"{_OPEN_XML}/spreadsheetml/2006/main"
 _TYPES, _RELATIONS = f"{_OPEN_XML}/package/2006/content-types", f"{_OPEN_XML}/package/2006/relationships"
 _OFFICE_RELATIONS = f"{_OPEN_XML}/officeDocument/2006/relationships"
 _MAIN = "application/vnd.openxmlformats-officedocument"
@@ -54,6 +55,13 @@ _PAGE = (
 _PARAGRAPH = "<w:p><w:r><w:t>a</w:t></w:r></w:p>"
 _DOCUMENT = f'<w:document xmlns:w="{_WORD}"><w:body>{_PARAGRAPH}{_PAGE}</w:body></w:document>'
 _DECK = f'<p:presentation xmlns:p="{_SLIDES}"><p:sldSz cx="9144000" cy="6858000"/></p:presentation>'
+_BOOK = (
+    f'<workbook xmlns="{_SHEETS}" xmlns:r="{_OFFICE_RELATIONS}"><sheets>'
+    '<sheet name="Sheet1" sheetId="1" r:id="r1"/></sheets></workbook>'
+)
+_SHEET = (
+    f'<worksheet xmlns="{_SHEETS}"><sheetData><row r="1"><c r="A1"><v>1</v></c></row></sheetData></worksheet>'
+)
 _PDF = (
     b"%PDF-1.4\n1 0 obj\n<</Type/Catalog/Pages 2 0 R>>\nendobj\n"
     b"2 0 obj\n<</Type/Pages/Kids[3 0 R]/Count 1>>\nendobj\n"
@@ -66,9 +74,11 @@ _WAV = "<4sI8sIHHIIHH4sI"
 _SILENCE = struct.pack(_WAV, b"RIFF", 236, b"WAVEfmt ", 16, 1, 1, 8000, 8000, 1, 8, b"data", 200)
 
 
-def _package(part: str, kind: str, xml: str) -> bytes:
+def _package(part: str, kind: str, xml: str, further: Mapping[str, str] | None = None) -> bytes:
     buffer = io.BytesIO()
     with zipfile.ZipFile(buffer, "w") as archive:
+        for name, text in (further or {}).items():
+            archive.writestr(name, text)
         override = f'<Override PartName="/{part}" ContentType="{_MAIN}.{kind}.main+xml"/>'
         default = f'<Default Extension="rels" ContentType="{_RELS}"/>'
         archive.writestr("[Content_Types].xml", f'<Types xmlns="{_TYPES}">{default}{override}</Types>')
@@ -76,6 +86,15 @@ def _package(part: str, kind: str, xml: str) -> bytes:
         archive.writestr("_rels/.rels", f'<Relationships xmlns="{_RELATIONS}">{relation}</Relationships>')
         archive.writestr(part, xml)
     return buffer.getvalue()
+
+
+def _workbook() -> bytes:
+    relation = f'<Relationship Id="r1" Type="{_OFFICE_RELATIONS}/worksheet" Target="worksheets/sheet1.xml"/>'
+    parts = {
+        "xl/_rels/workbook.xml.rels": f'<Relationships xmlns="{_RELATIONS}">{relation}</Relationships>',
+        "xl/worksheets/sheet1.xml": _SHEET,
+    }
+    return _package("xl/workbook.xml", "spreadsheetml.sheet", _BOOK, parts)
 
 
 def _database() -> bytes:
@@ -95,11 +114,12 @@ def control_files() -> dict[str, bytes]:
         archive.writestr("content.xml", _OPEN_DOCUMENT)
     return {
         "control.txt": b"a\n",
-        "control.json": b"{}",
+        "control.json": b'{"folder": "/", "entries": {}}',  # a record of a folder, too
         "control.xml": b"<a/>",
         "control.png": _PNG,
         "control.odt": buffer.getvalue(),
         "control.docx": _package("word/document.xml", "wordprocessingml.document", _DOCUMENT),
+        "control.xlsx": _workbook(),
         "control.pptx": _package("ppt/presentation.xml", "presentationml.presentation", _DECK),
         "control.pdf": _PDF,
         "control.wav": _SILENCE + bytes([128]) * 200,
