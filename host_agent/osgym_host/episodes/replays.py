@@ -84,7 +84,7 @@ class ReplayPages:
         return await asyncio.to_thread(page.read_bytes)
 
 
-def _not_made(status: int, said: str) -> ServiceError:
+def _not_made(status: int | None, said: str) -> ServiceError:
     if status == os.EX_TEMPFAIL:
         return ServiceError(
             ErrorCode.BAD_REQUEST, "The episode is still running; its page can be made after its end."
