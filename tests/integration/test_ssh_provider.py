@@ -238,5 +238,5 @@ def test_a_look_never_trusts_what_it_sees() -> None:
     """Drift is judged by digests only; a host that lies about itself is merely not right."""
     assert ObservedHost(0, "debian", "12", "x86_64").unfit == ""
     assert "Debian and Ubuntu are supported" in ObservedHost(0, "alpine", "3", "x86_64").unfit
-    assert "x86_64 is needed" in ObservedHost(0, "debian", "12", "aarch64").unfit
+    assert "x86_64 is required" in ObservedHost(0, "debian", "12", "aarch64").unfit
     assert Worker.__doc__

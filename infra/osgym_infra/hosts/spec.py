@@ -131,7 +131,7 @@ class ObservedHost:
                 "and Ubuntu are supported"
             )
         if self.machine != MACHINE:
-            return f"it is a {self.machine or 'unknown'} machine; {MACHINE} is required"
+            return f"its processor is {self.machine or 'unknown'}; {MACHINE} is required"
         return ""
 
 
