@@ -40,8 +40,8 @@ def check_runtime_name(name: str) -> str:
     """Return the name of an installed runtime.
 
     Raises:
-        ValueError: It is not installed. The message lists those that are, and names the distribution that
-            brings a runtime of OSGym.
+        ValueError: The runtime is not installed. The message lists the installed runtimes, and names the
+            distribution to install for a runtime of OSGym.
     """
     if name not in runtime_names():
         installed = ", ".join(map(repr, runtime_names())) or "none"

@@ -29,7 +29,7 @@ FLEET_TAG = "osgym-fleet"
 """The tag or label of a fleet's hosts, with the stack's name: what clients look hosts up by."""
 
 TARGET_PRESSURE_PERCENT = 80.0
-"""Of what the hosts admit is in use: above it hosts are added, well below it removed."""
+"""Share of the fleet's capacity in use above which hosts are added; well below it hosts are removed."""
 WARMUP_S = 600
 """From a machine's start to its desktops: before that its load says nothing."""
 TOKEN_BYTES = 32

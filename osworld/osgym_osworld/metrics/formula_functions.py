@@ -182,7 +182,7 @@ def _found(cells: Sequence[Scalar], wanted: Scalar, mode: Scalar) -> int:
     """Return the place of a value: equal for 0, else the last one that is not larger (smaller for -1).
 
     Raises:
-        LookupError: There is no such value.
+        LookupError: No cell has the wanted value.
     """
     if not mode:
         same = [
@@ -263,7 +263,7 @@ class Function:
         areas: Places of the arguments that may be areas; None: all.
         is_array: Operators in its arguments work on each cell of an area.
         is_mapped: In an array formula it works on each cell of an area.
-        takes_failures: It is called also if an argument is an error.
+        takes_failures: True if the function is also called with an argument that is an error.
     """
 
     run: Callable[..., Any]

@@ -85,7 +85,7 @@ def parse(formula: str) -> Node:
     """Return the tree of a formula, which begins with "=".
 
     Raises:
-        UnsupportedFormula: It is too long, too deep, no formula, or has an unknown part.
+        UnsupportedFormula: The text is not a formula, is too long or too deep, or has an unknown part.
     """
     from openpyxl.formula.tokenizer import Tokenizer, TokenizerError
 

@@ -83,7 +83,7 @@ def _model(file: InputFile) -> Model:
     """Return the workbook's constants and formulas.
 
     Raises:
-        Unreadable: It is no readable xlsx file, or too large.
+        Unreadable: The file is not readable as xlsx, or is too large.
     """
     import openpyxl
 
