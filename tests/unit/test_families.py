@@ -40,7 +40,7 @@ from osgym_tasks import (
 )
 from osgym_tasks.cli import commands
 from osgym_tasks.family import MIN_WORDINGS, Instance, dice_of
-from osgym_tasks.office import sheet_bytes
+from osgym_tasks.office import document_bytes
 from osgym_tasks.pieces import DONE, FAIL, key
 from osgym_tasks.record import Outcome, line_of, read_record, summary
 from osgym_tasks.targets import TargetMissing, click, has_targets, place_in, placed, placed_on, reaching
@@ -228,14 +228,22 @@ def test_whoever_plays_a_script_that_points_may_read_the_tree(tmp_path: Path) ->
     ]
 
 
+def sheet(rows: list[list[Any]]) -> bytes:
+    """A workbook of one sheet."""
+    book = openpyxl.Workbook()
+    for row in rows:
+        book["Sheet"].append(row)
+    return document_bytes(book)
+
+
 def test_documents_are_the_same_bytes_always() -> None:
     """Whatever the time is when they are made."""
-    made = [sheet_bytes([["a", 1], ["b", 2.5]])]
+    made = [sheet([["a", 1], ["b", 2.5]])]
     second = int(time.time())  # the clock that the writer reads has whole seconds
     wait_until(lambda: int(time.time()) > second, 5, "the next second")
-    made.append(sheet_bytes([["a", 1], ["b", 2.5]]))
-    assert made[0] == made[1] != sheet_bytes([["a", 2]])
-    assert [cell.value for cell in openpyxl.load_workbook(io.BytesIO(made[0]))["Sheet1"][1]] == ["a", 1]
+    made.append(sheet([["a", 1], ["b", 2.5]]))
+    assert made[0] == made[1] != sheet([["a", 2]])
+    assert [cell.value for cell in openpyxl.load_workbook(io.BytesIO(made[0]))["Sheet"][1]] == ["a", 1]
 
 
 def test_an_oracle_is_wrong_elsewhere() -> None:

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import io
 import zipfile
-from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from docx.document import Document
@@ -48,16 +47,3 @@ _PROPERTIES = (
     b'<?xml version="1.0" encoding="UTF-8" standalone="yes"?><cp:coreProperties xmlns:cp="http://schemas.'
     b'openxmlformats.org/package/2006/metadata/core-properties"></cp:coreProperties>'
 )
-
-
-def sheet_bytes(rows: Sequence[Sequence[Any]], *, title: str = "Sheet1") -> bytes:
-    """Return a workbook of one sheet with these rows, as xlsx."""
-    import openpyxl
-
-    book = openpyxl.Workbook()
-    sheet = book.active
-    assert sheet is not None
-    sheet.title = title
-    for row in rows:
-        sheet.append(list(row))
-    return document_bytes(book)
