@@ -99,7 +99,7 @@ for input in "${inputs[@]}"; do [ -f "$input" ] && present+=("$input"); done
 wanted=$(cat "${present[@]}" | sha256sum)
 if [ "$(cat "$stamp" 2>/dev/null || true)" != "$wanted" ]; then
   # A new setuptools builds wheels here, such as the guest agent's, without an environment for each that pip fills.
-  targets=('setuptools>=77' -e protocol -e 'sdk[data]' -e guest_agent -e 'host_agent[osworld,web]' -e 'qemu[docker]' -e cli -e infra -e osworld -e tasks/families)
+  targets=('setuptools>=77' -e protocol -e 'sdk[data]' -e guest_agent -e 'host_agent[osworld,web]' -e 'qemu[docker]' -e cli -e infra -e osworld -e tasks/families -e certify)
   [ "$purpose" = test ] && targets+=(-e '.[dev]' -e 'infra[aws,gcp,plot,fleet]')
   # What is imported is compiled then: the clouds' packages have thousands of modules, of which few ever are.
   pip=("$venv/bin/python" -m pip install --disable-pip-version-check --progress-bar off)

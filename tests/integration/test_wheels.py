@@ -80,8 +80,8 @@ def test_the_same_source_gives_the_same_wheels(wheels: Path, tmp_path: Path) -> 
     digests = {path.name: sha256_of(path) for path in wheels.iterdir()}
     assert digests == {path.name: sha256_of(path) for path in again.iterdir()}
     assert sorted(name.split("-")[0] for name in digests) == [
-        "osgym_cli", "osgym_guest", "osgym_host", "osgym_infra", "osgym_osworld", "osgym_protocol",
-        "osgym_qemu", "osgym_sdk", "osgym_tasks",
+        "osgym_certify", "osgym_cli", "osgym_guest", "osgym_host", "osgym_infra", "osgym_osworld",
+        "osgym_protocol", "osgym_qemu", "osgym_sdk", "osgym_tasks",
     ]  # fmt: skip
     assert {name.split("-")[1] for name in digests} == {find_guest_agent().version}
 
@@ -118,7 +118,8 @@ def test_the_hosts_wheel_has_the_images_and_the_tasks(wheels: Path) -> None:
 
 def test_nothing_comes_from_a_source_tree(installed: Path) -> None:
     """Else what follows would show nothing."""
-    names = "osgym_protocol osgym_sdk osgym_guest osgym_host osgym_qemu osgym_cli osgym_infra osgym_tasks"
+    parts = "protocol", "sdk", "guest", "host", "qemu", "cli", "infra", "tasks", "certify"
+    names = " ".join(f"osgym_{part}" for part in parts)
     code = f"import importlib; [print(importlib.import_module(n).__file__) for n in '{names}'.split()]"
     found = [Path(line) for line in run(installed, "python", "-c", code).splitlines()]
     assert len(found) == len(names.split())

@@ -130,6 +130,7 @@ DISTRIBUTIONS = {
         "cli",
         "infra",
         "osworld",
+        "certify",
         "tasks/families",
         "examples/plugins/shelf_provider",
     )

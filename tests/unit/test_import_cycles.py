@@ -21,6 +21,7 @@ PACKAGES = {
     "osgym_infra": "infra/osgym_infra",
     "osgym_osworld": "osworld/osgym_osworld",
     "osgym_tasks": "tasks/families/osgym_tasks",
+    "osgym_certify": "certify/osgym_certify",
 }
 
 

@@ -143,6 +143,7 @@ PRODUCT = (
     "guest_agent",
     "infra",
     "osworld",
+    "certify",
     "tasks/families",
     "examples",
     "images",

@@ -1,0 +1,1 @@
+../protocol/osgym_protocol/version.py
