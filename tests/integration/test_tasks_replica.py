@@ -122,6 +122,21 @@ async def test_or_stops_at_the_first_one(client: AsyncClient) -> None:
     assert (await score(client, task([], **both, conj="and"))).reward == 0.0
 
 
+async def test_checkpoints_earn_their_weights(client: AsyncClient) -> None:
+    """All metrics run, also after one that earns 0; a condition that does not hold makes the reward 0."""
+    held, missed = (output("echo a"), rule(expected="a\n")), (output("echo b"), rule(expected="other"))
+
+    def made(*parts: tuple[Any, Any]) -> dict[str, Any]:
+        results, expected = ([part[at] for part in parts] for at in (0, 1))
+        both = {"func": ["exact_match"] * 3, "result": results, "expected": expected}
+        return task([], **both, conj="partial", weights=[1, 3, 0])
+
+    some = await score(client, made(missed, held, held))
+    assert (some.reward, [detail["score"] for detail in some.details]) == (0.75, [0.0, 1.0, 1.0])
+    none = await score(client, made(missed, held, missed))
+    assert (none.reward, [detail["score"] for detail in none.details]) == (0.0, [0.0, 1.0, 0.0])
+
+
 async def test_giving_up(client: AsyncClient) -> None:
     """FAIL is right only where nothing else is."""
     feasible = task([], func="exact_match", result=output("echo a"), expected=rule(expected="a\n"))

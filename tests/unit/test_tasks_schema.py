@@ -15,6 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from osgym_host.tasks.errors import InvalidTask, UnsupportedTask
+from osgym_host.tasks.evaluate import combine
 from osgym_host.tasks.evaluator.registry import METRICS
 from osgym_host.tasks.parse import parse_task, validate_task
 from osgym_host.tasks.schema import Conjunction
@@ -39,6 +40,44 @@ def task(**changes: Any) -> dict[str, Any]:
 def step(kind: str, **parameters: Any) -> dict[str, Any]:
     """A setup step."""
     return {"type": kind, "parameters": parameters}
+
+
+def partial(**changes: Any) -> dict[str, Any]:
+    """A task of two checkpoints and a condition."""
+    one = task()["evaluator"]
+    columns = {"func": ["exact_match"] * 3, "result": [one["result"]] * 3, "expected": [one["expected"]] * 3}
+    return task(evaluator={**columns, "conj": "partial", "weights": [3, 1, 0], **changes})
+
+
+def test_weights_belong_to_checks() -> None:
+    """By position, whole numbers and fractions, of a single metric too."""
+    assert parse_task(partial()).evaluator.weights == [3.0, 1.0, 0.0]
+    assert parse_task(partial(weights=[0.5, 0.25, 0])).evaluator.conj is Conjunction.PARTIAL
+    alone = {**task()["evaluator"], "conj": "partial", "weights": [2]}
+    assert parse_task(task(evaluator=alone)).evaluator.weights == [2.0]
+
+
+@pytest.mark.parametrize(
+    ("scores", "reward"),
+    [
+        ([1, 1, 1], 1.0),
+        ([0, 0, 1], 0.0),
+        ([1, 0, 1], 0.75),
+        ([0, 1, 1], 0.25),
+        ([0.5, 0, 1], 0.375),
+        ([1, 1, 0], 0.0),
+        ([1, 0, 0.5], 0.375),
+    ],
+)
+def test_checkpoints_earn_their_weights_under_conditions(scores: list[float], reward: float) -> None:
+    """A checkpoint adds its weight; a condition, of weight 0, multiplies the sum."""
+    assert combine(scores, Conjunction.PARTIAL, [3, 1, 0]) == reward
+
+
+def test_other_conjunctions_are_those_of_osworld() -> None:
+    """The mean unless one is 0; the largest."""
+    assert [combine(scores, Conjunction.AND) for scores in ([1, 0.5], [1, 0])] == [0.75, 0.0]
+    assert [combine(scores, Conjunction.OR) for scores in ([1, 0.5], [0.25, 0])] == [1.0, 0.25]
 
 
 def test_config_may_be_absent() -> None:
@@ -87,6 +126,14 @@ def test_text_true_means_true() -> None:
         (task(config=[step("execute", command="a", stderr="/etc/x")]), "give a plain file name"),
         (task(evaluator={"func": []}), "evaluator: evaluator.func must be"),
         (task(evaluator={"func": ["exact_match"], "result": [{}, {}]}), "must be a list of 1 entries"),
+        (partial(weights=None), 'partial" needs weights, one for each of 3 metrics, not 0'),
+        (partial(weights=[1, 2]), "one for each of 3 metrics, not 2"),
+        (partial(weights=[0, 0, 0]), "weights must have one above 0"),
+        (partial(weights=[1, -1, 0]), "evaluator.weights[1]: Input should be greater than or equal to 0"),
+        (partial(weights=[1, "nan", 0]), "evaluator.weights[1]: "),
+        (partial(weights=[1, 1e9, 0]), "evaluator.weights[1]: "),
+        (partial(conj="and", weights=[1, 1, 0]), "weights are used only with"),
+        (partial(func=["exact_match", "exact_match", "infeasible"]), "infeasible cannot be combined"),
         (task(evaluator={"func": "exact_match"}), "evaluator.result: exact_match needs a result"),
         (
             task(evaluator={"func": "is_utc_0", "result": {"type": "vm_command_line"}}),

@@ -8,6 +8,7 @@ What the replica causes is a 0 with the reason, what our side causes is an error
 from __future__ import annotations
 
 import asyncio
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
@@ -166,16 +167,35 @@ async def _run_checks(task: Task, run: TaskRun, replica_time: ReplicaTime) -> Ta
         result = await _run_check(index, check, run, replica_time)
         results.append(result)
         assert result.score is not None
-        decided = result.score <= 0 if conj is Conjunction.AND else result.score >= 1
-    return TaskEvaluation(combine([r.score for r in results if r.score is not None], conj), tuple(results))
+        decided = _decides(result.score, conj)
+    scores = [r.score for r in results if r.score is not None]
+    return TaskEvaluation(combine(scores, conj, task.evaluator.weights), tuple(results))
 
 
-def combine(scores: Sequence[float], conj: Conjunction) -> float:
-    """Return one score by OSWorld's rule.
+def _decides(score: float, conj: Conjunction) -> bool:
+    """Return whether the reward is known after a check of this score, whatever the later ones find."""
+    match conj:
+        case Conjunction.OR:
+            return score >= 1
+        case Conjunction.AND:
+            return score <= 0
+        case Conjunction.PARTIAL:
+            return False
+        case _:
+            assert_never(conj)
 
-    ``and`` is 0 if any is 0, else the mean; ``or`` is 1 if any is 1, else the maximum.
+
+def combine(scores: Sequence[float], conj: Conjunction, weights: Sequence[float] = ()) -> float:
+    """Return one score.
+
+    By OSWorld's rule ``and`` is 0 if any is 0, else the mean; ``or`` is 1 if any is 1, else the maximum.
+    ``partial`` is the mean by weights, multiplied by each score of weight 0.
     """
     match conj:
+        case Conjunction.PARTIAL:
+            weighed = list(zip(scores, weights, strict=True))
+            conditions = math.prod(score for score, weight in weighed if weight == 0)
+            return conditions * (math.fsum(s * w for s, w in weighed) / math.fsum(weights))
         case Conjunction.OR:
             return 1.0 if any(s >= 1 for s in scores) else max(scores)
         case Conjunction.AND:

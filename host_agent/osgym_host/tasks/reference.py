@@ -37,6 +37,20 @@ _METRICS = """## Metrics
 `func` of the evaluator names a metric, and `options` its arguments by name. *Result only* means that it takes
 no `expected`. Packages are listed if a plain installation lacks them: `pip install 'osgym-host[osworld]'`
 installs all of them, and `apt install tesseract-ocr` Tesseract."""
+_CONJUNCTIONS = """## Several metrics
+
+If `func` is a list, `result`, `expected` and `options` are lists of the same length. `conj` says how their
+scores become the reward:
+
+| `conj` | reward |
+|---|---|
+| `"and"` (if not given) | 0 if a score is 0, else their mean; metrics after the first 0 do not run |
+| `"or"` | 1 if a score is 1, else the largest; metrics after the first 1 do not run |
+| `"partial"` | mean of the scores by `weights`, a list beside `func`; all metrics run |
+
+With `"partial"`, a metric of weight 0 is a condition: its score multiplies the reward, so a condition that
+does not hold makes the reward 0. At least one weight is above 0, and `infeasible` is not allowed. The
+answer's `details` have the score of each metric. Make what holds before the policy acts a condition."""
 _REFUSED = "## Refused by name"
 _ROLES = re.compile(r"``([^`]+)``")
 
@@ -54,6 +68,7 @@ def page() -> str:
         ),
         _METRICS,
         *_sections({n: (metric.function, _options(metric)) for n, metric in METRICS.items()}, "options"),
+        _CONJUNCTIONS,
         _REFUSED,
         "A task with one of these is refused before it begins, since it needs something that no host has:",
         "\n".join(refused),

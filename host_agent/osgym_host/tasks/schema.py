@@ -33,6 +33,7 @@ log = logging.getLogger(__name__)
 
 MAX_STEPS = 200
 MAX_METRICS = 32
+MAX_WEIGHT = 1e6
 
 
 class _Model(BaseModel):
@@ -113,6 +114,7 @@ class Conjunction(StrEnum):
 
     AND = "and"
     OR = "or"
+    PARTIAL = "partial"
 
 
 class Check(BaseModel):
@@ -132,6 +134,8 @@ class Evaluator(BaseModel):
     postconfig: list[Step] = []
     conj: Conjunction = Conjunction.AND
     checks: Annotated[list[Check], Field(min_length=1, max_length=MAX_METRICS)]
+    weights: list[Annotated[float, Field(ge=0, le=MAX_WEIGHT)]] = []
+    """Weights of the checks if `conj` is ``partial``, else empty. A check of weight 0 is a condition."""
 
     @model_validator(mode="before")
     @classmethod
@@ -142,7 +146,25 @@ class Evaluator(BaseModel):
             "postconfig": value.get("postconfig") or [],
             "conj": value.get("conj", "and"),
             "checks": _unroll_checks(value),
+            "weights": value.get("weights") or [],
         }
+
+    @model_validator(mode="after")
+    def _weights_fit(self) -> Evaluator:
+        if self.conj is not Conjunction.PARTIAL:
+            if self.weights:
+                raise ValueError('weights are used only with "conj": "partial"')
+            return self
+        if len(self.weights) != len(self.checks):
+            raise ValueError(
+                f'"conj": "partial" needs weights, one for each of {len(self.checks)} metrics, '
+                f"not {len(self.weights)}"
+            )
+        if not any(self.weights):
+            raise ValueError("weights must have one above 0: a weight of 0 makes a check a condition")
+        if self.infeasible:
+            raise ValueError('the metric infeasible cannot be combined with "conj": "partial"')
+        return self
 
     @property
     def infeasible(self) -> bool:
