@@ -1,5 +1,5 @@
 """Messages that reach into an episode's desktop, past its screen: commands, files, windows, tree, video,
-ports.
+ports, scores.
 
 They are no steps: none acts by mouse or keyboard, changes a step's number or takes a frame. Each reach is an
 event of the episode's trajectory, and a task can forbid it (`osgym.reach`).
@@ -51,6 +51,20 @@ class ReachKind(TextEnum):
     WINDOWS = "windows"
     RECORD = "record"
     EXPOSE = "expose"
+    SCORE = "score"
+
+
+@dataclass(frozen=True, slots=True)
+class ScoreRequest(Request):
+    """``POST /v1/episodes/{id}/score``: score the desktop as it is; the episode goes on.
+
+    A repeated ``request_id`` gives the same answer, and nothing is done a second time.
+    """
+
+    request_id: Id
+    lease: Id
+    prepare: bool = True
+    """Whether the evaluator's ``postconfig`` runs before the check. It changes the desktop."""
 
 
 @dataclass(frozen=True, slots=True)

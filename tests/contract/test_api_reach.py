@@ -77,6 +77,39 @@ async def test_each_reach_is_answered_and_recorded_once(service: Service) -> Non
     assert reaches[0]["arguments"] == {"command": "true", "timeout_s": 30.0}
 
 
+async def test_a_running_episode_can_be_scored_many_times(service: Service) -> None:
+    """By its own check; a repeated request asks nothing again; only the evaluation ends the episode."""
+    shows = {"type": "execute", "parameters": {"command": ["save"]}}
+    task = {**TASK, "evaluator": {**TASK["evaluator"], "postconfig": [shows]}}
+    episode = await service.create(task=task)
+    commands = service.guest_of(episode).agent.commands
+    first = await ask(service, episode, "score", request_id="a")
+    assert (first.json()["reward"], commands) == (1.0, [["prepare"], ["save"], ["answer"]])
+    assert (await ask(service, episode, "score", request_id="a")).json() == first.json()
+    assert len(commands) == 3
+    await ask(service, episode, "score", request_id="b", prepare=False)
+    assert commands[3:] == [["answer"]]
+    assert record(await service.step(episode, 1, "click(1,1)")).meta["step"] == 1
+    assert (await ask(service, episode, "evaluate")).json()["reward"] == 1.0
+    assert error(await ask(service, episode, "score", request_id="c")) == (409, "episode_ended")
+    answer = await service.http.get(f"/v1/episodes/{episode['episode_id']}/trajectory")
+    lines = [line.meta for line in wire.RecordDecoder().feed(answer.content)]
+    scores = [line for line in lines if line.get("reach") == "score"]
+    assert [(line["step"], line["arguments"]) for line in scores] == [
+        (0, {"prepare": True}),
+        (0, {"prepare": False}),
+    ]
+    assert sum(line["kind"] == "evaluation" for line in lines) == 1
+
+
+async def test_only_a_task_that_allows_it_can_be_scored_before_its_end(service: Service) -> None:
+    """A bare desktop has no check."""
+    forbids = await service.create(task={**TASK, "osgym": {"reach": False}})
+    assert error(await ask(service, forbids, "score", request_id="a")) == (403, "reach_forbidden")
+    bare = await service.create()
+    assert error(await ask(service, bare, "score", request_id="a")) == (422, "task_invalid")
+
+
 @pytest.mark.parametrize(
     ("said", "status", "code"),
     [

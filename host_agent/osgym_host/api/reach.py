@@ -15,7 +15,7 @@ from osgym_host.episodes.reach import ReachService
 from osgym_host.episodes.tunnel import EpisodeTunnel
 from osgym_host.http.bodies import TUNNEL_SUFFIX
 from osgym_protocol import limits, reach
-from osgym_protocol.host_api import LEASE_HEADER, EpisodeCall
+from osgym_protocol.host_api import LEASE_HEADER, EpisodeCall, EvaluationAnswer
 from osgym_protocol.records import Record
 
 BYTES_TYPE = "application/octet-stream"
@@ -71,6 +71,11 @@ def make_router(reaches: ReachService) -> APIRouter:
         """
         answer = await cancel_on_disconnect(request, reaches.execute(episode_id, body))
         return JSONResponse(answer.to_dict())
+
+    @router.post("/episodes/{episode_id}/score", responses=json_answer(EvaluationAnswer))
+    async def score(episode_id: str, body: reach.ScoreRequest) -> Response:
+        """Score the desktop as it is; the episode goes on. Repeating `request_id` gives the same answer."""
+        return JSONResponse((await reaches.score(episode_id, body)).to_dict())
 
     @router.post("/episodes/{episode_id}/file", responses=record_answer(reach.FileAnswer))
     async def read_file(episode_id: str, body: reach.ReadFileRequest) -> Response:

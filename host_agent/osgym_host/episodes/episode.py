@@ -70,6 +70,7 @@ class ReachUse:
     Attributes:
         calls: Calls in flight; they end when the episode is scored.
         tunnels: Number of connections to its ports, being opened or open.
+        score: Id of the newest request for a score before the end, and its answer, running or done.
         events: Number of events, including those beyond the trajectory's bound.
         recorded: Request ids of commands whose event was recorded.
         ended: Event set when all reaches must end.
@@ -77,6 +78,7 @@ class ReachUse:
 
     calls: set[asyncio.Future[Any]] = field(default_factory=set)
     tunnels: int = 0
+    score: tuple[str, asyncio.Task[EvaluationAnswer]] | None = None
     events: int = 0
     recorded: OrderedDict[str, None] = field(default_factory=OrderedDict)
     ended: asyncio.Event = field(default_factory=asyncio.Event)

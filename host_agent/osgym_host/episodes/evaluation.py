@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from dataclasses import replace
+from pathlib import Path
 
 from osgym_host.core.reasons import Reason
 from osgym_host.episodes.episode import HostEpisode
@@ -65,8 +67,14 @@ def lost_by_policy(loss: ErrorInfo, termination_reason: str, *, interventions: i
     )
 
 
-async def evaluate_episode(episode: HostEpisode, timeout_s: float) -> EvaluationAnswer:
+async def evaluate_episode(
+    episode: HostEpisode, timeout_s: float, *, prepare: bool = True, folder: Path | None = None
+) -> EvaluationAnswer:
     """Score the episode as it stands after its last step.
+
+    Args:
+        prepare: Whether the steps of `postconfig` run before the checks.
+        folder: Folder for the check's files; the episode's by default.
 
     Raises:
         ServiceError: The episode has no task, or its replica is lost, so that it cannot be scored.
@@ -74,6 +82,8 @@ async def evaluate_episode(episode: HostEpisode, timeout_s: float) -> Evaluation
     task, context = episode.task, episode.context
     if task is None or context is None:
         raise no_task()
+    if folder is not None:
+        context = replace(context, episode_dir=folder)
     try:
         await episode.complete()
     except EpisodeOver:
@@ -90,7 +100,13 @@ async def evaluate_episode(episode: HostEpisode, timeout_s: float) -> Evaluation
             await _release(episode)
             verdict = await replica.call(
                 evaluate(
-                    task, replica.guest, context, last, CheckDeadline(deadline, limit), replica.freeze_disk
+                    task,
+                    replica.guest,
+                    context,
+                    last,
+                    CheckDeadline(deadline, limit),
+                    replica.freeze_disk,
+                    prepare=prepare,
                 )
             )
             await replica.attest(afresh=False)

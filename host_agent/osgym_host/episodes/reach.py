@@ -12,6 +12,7 @@ import time
 from collections.abc import Callable, Coroutine, Mapping
 from typing import Any, TypeVar
 
+from osgym_host.episodes.early_score import early_score
 from osgym_host.episodes.episode import HostEpisode
 from osgym_host.episodes.errors import EpisodeOver, already_scored
 from osgym_host.episodes.service import EpisodeService
@@ -20,6 +21,7 @@ from osgym_host.errors import ServiceError
 from osgym_host.guest_client import GuestClient, GuestRefused
 from osgym_host.guest_client.body import Body
 from osgym_protocol.codes import ErrorCode, GuestErrorCode
+from osgym_protocol.host_api import EvaluationAnswer
 from osgym_protocol.limits import MAX_REACH_EVENTS, MAX_REACHES_AT_ONCE, MAX_TUNNELS
 from osgym_protocol.reach import (
     A11yRequest,
@@ -30,6 +32,7 @@ from osgym_protocol.reach import (
     ReadFileRequest,
     RecordEndRequest,
     RecordRequest,
+    ScoreRequest,
     WindowsAnswer,
     shortened,
 )
@@ -175,6 +178,23 @@ class ReachService:
             use.tunnels -= 1
             raise
         return EpisodeTunnel(opened, episode.replica.lost, use.ended, ended)
+
+    async def score(self, episode_id: str, body: ScoreRequest) -> EvaluationAnswer:
+        """Score the desktop as it is; the episode goes on. A repeated `request_id` gets the same answer."""
+        episode = self._admitted(ReachKind.SCORE, episode_id, body.lease)
+        began_s, began, step = time.time(), time.perf_counter(), episode.steps.progress.step
+        outcome = "ok"
+        try:
+            timeout_s = self._episodes.limits.evaluate_s
+            return await early_score(episode, body.request_id, prepare=body.prepare, timeout_s=timeout_s)
+        except ServiceError as error:
+            outcome = error.code
+            raise
+        finally:
+            if episode.reach.first_of(body.request_id):
+                ms = round((time.perf_counter() - began) * 1000, 3)
+                said = {"prepare": body.prepare}
+                self._record(episode, ReachEvent(ReachKind.SCORE, step, began_s, ms, outcome, said))
 
     # What all share --------------------------------------------------------------------------------
 

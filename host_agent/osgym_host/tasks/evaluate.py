@@ -85,6 +85,8 @@ async def evaluate(
     last_action: LastAction | str | None,
     deadline: float | CheckDeadline,
     freeze_disk: Freeze | None = None,
+    *,
+    prepare: bool = True,
 ) -> TaskEvaluation:
     """Score the episode that is at its end, after what its last action started has ended.
 
@@ -94,6 +96,7 @@ async def evaluate(
         deadline: time by ``asyncio.get_running_loop().time()``; a `CheckDeadline` is put off while a metric
             waits for its turn.
         freeze_disk: gives the replica's disk, from which its files are read then.
+        prepare: whether the steps of `postconfig` run before the checks.
 
     Raises:
         TaskError: with ``error_class`` ``task`` or ``infra``; there is no reward then.
@@ -105,7 +108,7 @@ async def evaluate(
         await _wait_for_quiet(run)
     replica_time = ReplicaTime(run.deadline - asyncio.get_running_loop().time())
     prepared = ""
-    if task.evaluator.postconfig:
+    if prepare and task.evaluator.postconfig:
         prepared = await _prepare(task, run, replica_time)
     if task.evaluator.infeasible:
         if not gave_up or len(task.evaluator.checks) == 1:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import uuid
-import warnings
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from typing import TYPE_CHECKING, Self
@@ -116,11 +115,6 @@ class AsyncEpisode(EpisodeInfo):
         if session.lost is None:
             work = self._scheduler.background
             await work.finish(session.delete(), f"close episode {session.episode_id}")
-
-    async def close(self) -> None:
-        """Deprecated: call :meth:`aclose`."""
-        warnings.warn("AsyncEpisode.close() is now aclose()", DeprecationWarning, stacklevel=2)
-        await self.aclose()
 
     def detach(self) -> Ticket:
         """Let go of the episode without closing it; the ticket is good for ``lease_ttl_s`` seconds."""
@@ -333,6 +327,15 @@ class AsyncEpisode(EpisodeInfo):
     async def windows(self) -> list[Window]:
         """Return the windows of the desktop, oldest first, at most 64."""
         return await self._desktop.windows()
+
+    async def score_now(self, *, prepare: bool = True, timeout_s: float | None = None) -> Evaluation:
+        """Score the desktop as it is; the episode goes on. It is no reward, and none for a policy to see.
+
+        Args:
+            prepare: whether the evaluator's ``postconfig``, which changes the desktop, runs before the check.
+            timeout_s: deadline of the whole call; ``Timeouts.evaluate_s`` by default.
+        """
+        return await self._desktop.score(prepare, timeout_s or self._scheduler.config.timeouts.evaluate_s)
 
     def record(
         self,

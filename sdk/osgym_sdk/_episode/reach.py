@@ -25,6 +25,7 @@ from osgym_protocol.reach import (
     ReadFileRequest,
     RecordEndRequest,
     RecordRequest,
+    ScoreRequest,
     Window,
     WindowsAnswer,
     shortened,
@@ -32,8 +33,9 @@ from osgym_protocol.reach import (
 from osgym_sdk._episode.info import EpisodeContext
 from osgym_sdk._episode.tunnel import Exposure
 from osgym_sdk._exceptions import ConfigError, EpisodeEnded, OSGymError, ProtocolError
+from osgym_sdk._models.evaluation import Evaluation
 from osgym_sdk._transport.calls import HostAnswer
-from osgym_sdk.wire import EpisodeCall, Message
+from osgym_sdk.wire import EpisodeCall, EvaluationAnswer, Message
 
 MAX_AT_ONCE = limits.MAX_REACHES_AT_ONCE // 2
 """Number of calls of one episode object at the same time; further ones wait. The host takes twice as many."""
@@ -133,6 +135,12 @@ class DesktopCalls:
             return await asyncio.to_thread(parse_tree, answer.blob, max_nodes=max_nodes, truncated=cut)
         except InvalidTree as exc:
             raise ProtocolError(str(exc), host=session.host, episode_id=session.episode_id) from exc
+
+    async def score(self, prepare: bool, timeout_s: float) -> Evaluation:
+        """Score the desktop as it is."""
+        request = ScoreRequest(uuid.uuid4().hex, self._context.leased().lease, prepare)
+        answer = await self._call(ReachKind.SCORE, "/score", request, timeout_s, {"prepare": prepare})
+        return Evaluation.from_wire(answer.message(EvaluationAnswer))
 
     async def windows(self) -> list[Window]:
         """Return the windows of the desktop."""

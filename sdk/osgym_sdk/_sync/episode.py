@@ -70,6 +70,7 @@ class Episode(EpisodeInfo):
     write_file = waits(AsyncEpisode.write_file, same)
     a11y = waits(AsyncEpisode.a11y, same)
     windows = waits(AsyncEpisode.windows, same)
+    score_now = waits(AsyncEpisode.score_now, same)
     record = calls(AsyncEpisode.record, lambda block, portal: portal.within(block))
     expose = waits(AsyncEpisode.expose, lambda made, portal: SyncExposure(made, portal))
 
