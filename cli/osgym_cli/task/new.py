@@ -64,7 +64,7 @@ def skeleton(name: str) -> dict[str, Any]:
     return {
         "id": name,
         "snapshot": "mousepad",
-        "instruction": 'In the text editor that is open, write "Hello." (without the quotes) and save it as '
+        "instruction": 'Write "Hello." (without the quotes) into the empty text that is open, and save it as '
         "/home/user/Documents/hello.txt.",
         "notes": NOTES,
         "config": [

@@ -41,7 +41,7 @@ _WORDINGS = (
     "format it has, with the same cells.",
     "Would you freeze {jobs} of the open spreadsheet? Leave all the rest alone, and save {path} as the xlsx "
     "file that it is.",
-    "The open workbook {path} is long. Have Calc freeze {jobs} and no more than that. Save it in its "
+    "The open workbook {path} is long. Freeze {jobs} and no more than that. Save it in its "
     "present format without changing its cells.",
 )
 
@@ -114,4 +114,4 @@ def _ways(frozen: dict[str, tuple[int, int]]) -> Steps:
     return steps
 
 
-FAMILY = Family("calc.freeze", 2, _draft, APPS, "full")
+FAMILY = Family("calc.freeze", 3, _draft, APPS, "full")

@@ -41,9 +41,9 @@ _STEMS = (
     "kernel",
 )
 _WORDINGS = (
-    "In the file manager, which shows {root}, change default applications, so that {choices}. Other types "
+    "The file manager shows {root}. Change default applications, so that {choices}. Other types "
     "of files keep their applications, and the files stay as they are.",
-    "Set the default applications by the properties of files in {root}, so that from now on {choices}. Do "
+    "Set default applications for the types of the files in {root}, so that from now on {choices}. Do "
     "not change other types of files or any file.",
     "Please see to it that {choices}, by default. There are such files in {root}; they must not change, "
     "nor must the defaults of other types.",
@@ -116,4 +116,4 @@ def _ways(files: dict[str, str], picked: dict[str, str]) -> Steps:
     return [*steps, DONE]
 
 
-FAMILY = Family("desk.defaults", 2, _draft, ("pcmanfm",), flavor="full")
+FAMILY = Family("desk.defaults", 3, _draft, ("pcmanfm",), flavor="full")

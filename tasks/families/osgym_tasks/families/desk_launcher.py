@@ -40,7 +40,7 @@ print(json.dumps([entry.get(key, "").strip() for key in sys.argv[2:]] + unseen))
 """Script that prints the values of the named keys of an entry, and keys that keep it from being shown."""
 _WORDINGS = (
     "Make {entries}. Other files in {folder} stay as they are.",
-    "With the text editor, write {entries}. Leave everything else in {folder} alone.",
+    "Add {entries}. Leave everything else in {folder} alone.",
     "Please create {entries}. Nothing else in {folder} may change.",
     "I would like to have {entries}. Do not touch the other files of {folder}.",
     "The folder {folder} lacks something: please add {entries}. Its other files must not change.",
@@ -118,4 +118,4 @@ def _ways(entries: dict[str, dict[str, str]]) -> Steps:
     return [*steps, DONE]
 
 
-FAMILY = Family("desk.launcher", 2, _draft, ("mousepad",))
+FAMILY = Family("desk.launcher", 3, _draft, ("mousepad",))

@@ -22,11 +22,11 @@ _NAMES = ("address", "labels", "orders", "codes", "titles", "prices", "places")
 _WORDS = ("apple", "brick", "cloud", "dough", "eagle", "flute", "glass", "honey", "ivory", "jelly")
 _BOM = b"\xef\xbb\xbf"
 _WORDINGS = (
-    "In the text editor, {changes}. The names of the files and the words in them stay the same.",
-    "Some programs cannot read my files. With the text editor that is open, {changes}. The words in them "
+    "The text editor has my files open: {changes}. Their names and the words in them stay the same.",
+    "Some programs cannot read the files that are open in the editor: {changes}. The words in them "
     "must not change, nor the names of the files.",
     "Please {changes}. Change nothing else in what is open in the editor, and keep the names.",
-    "Using the open editor, {changes}; the text itself and the names of the files stay as they are.",
+    "For another system, {changes}; the text itself and the names of the files stay as they are.",
     "I need other line ends: {changes}. The words stay as they are, and so do the files' names.",
     "Would you {changes}? They are open in the editor. Do not change any word, and keep every name.",
 )
@@ -96,4 +96,4 @@ def _ways(tabs: list[str], wanted: dict[str, str], marked: list[str], save: bool
     return [*steps, DONE]
 
 
-FAMILY = Family("edit.line_ends", 2, _draft, ("mousepad",))
+FAMILY = Family("edit.line_ends", 4, _draft, ("mousepad",))

@@ -16,12 +16,12 @@ _DEEDS = ("orders paper", "waters the plants", "calls the bank", "books the room
 _DAYS = ("Monday", "Tuesday", "Wednesday", "Thursday", "Friday")
 _FILES = ("duties.txt", "rota.txt", "week.txt", "chores.txt")
 _WORDINGS = (
-    "In the text editor that is open, {edits}. Leave all other lines as they are and save {path}.",
+    "In the file that the text editor shows, {edits}. Leave all other lines as they are and save {path}.",
     "The file {path} is open in the editor. In it, {edits}; change nothing else, and save the file.",
     "Please {edits} in {path}, which you see in the text editor. Save it; the other lines stay.",
     "{path} needs a correction: {edits}. Nothing else may change. Save it under the same name.",
     "I have {path} open. Would you {edits}? Keep every other line, and save.",
-    "Edit {path} in the open editor: {edits}. Save when that is done, with the other lines untouched.",
+    "Edit the open file {path}: {edits}. Save when that is done, with the other lines untouched.",
 )
 
 
@@ -88,4 +88,4 @@ def _edit(places: list[int], news: list[str]) -> Steps:
     ]
 
 
-FAMILY = Family("edit.lines", 2, _draft, ("mousepad",))
+FAMILY = Family("edit.lines", 3, _draft, ("mousepad",))

@@ -29,7 +29,7 @@ _TEXTS = (
     "Most of it is new", "See the other part for more",
 )  # fmt: skip
 _WORDINGS = (
-    "In the text editor, join {files}, in this order, into a new file {path}, with nothing between them. "
+    "Join {files}, in this order, into a new file {path}, with nothing between them. "
     "Save it; the files that are open stay unchanged.",
     "Make {path} out of {files}: their whole text one after the other in this order, and nothing else. Do "
     "not change these files.",
@@ -92,4 +92,4 @@ def _ways(tabs: list[str], joined: list[str], path: str) -> Steps:
     ]
 
 
-FAMILY = Family("edit.merge", 2, _draft, ("mousepad",))
+FAMILY = Family("edit.merge", 3, _draft, ("mousepad",))

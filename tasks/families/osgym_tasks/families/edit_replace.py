@@ -27,15 +27,14 @@ _AROUND = (
 _APP = "mousepad"
 _FILES = ("story.txt", "letter.txt", "essay.txt", "notes.txt", "draft.txt")
 _WORDINGS = (
-    "In the text editor that is open, {edits} everywhere in {path}, and save the file. Leave the rest of "
+    "In the text that is open, {edits} everywhere in {path}, and save the file. Leave the rest of "
     "it as it is.",
     "The file {path} is open in the editor. Throughout it, {edits}; nothing else may change. Save it.",
     "Please {edits} in the whole of {path}, which you see in the text editor, and save. All else stays.",
     "{path} needs a correction from beginning to end: {edits}. Change nothing else and save it under the "
     "same name.",
     "I have {path} open. Would you {edits}, wherever that occurs in it? Keep the rest, and save the file.",
-    "Go through {path} in the open editor and {edits} each time. Save the file, and leave everything else "
-    "in it.",
+    "Go through the open file {path} and {edits} each time. Save the file, and leave everything else in it.",
 )
 
 
@@ -116,4 +115,4 @@ def _replace(pairs: list[tuple[str, str]], by_case: bool, whole: bool) -> Steps:
     return [*steps, [key("esc")]]
 
 
-FAMILY = Family("edit.replace", 2, _draft, ("mousepad",))
+FAMILY = Family("edit.replace", 3, _draft, ("mousepad",))

@@ -31,7 +31,7 @@ _WORDINGS = (
     "Save {target}, and leave {source} unchanged.",
     "{target} should end with {lines} from {source}, in this order, below what it holds already. Save it; "
     "{source} must stay the same.",
-    "In the open editor, take {lines} from {source} over into {target}, at its end and in this order. "
+    "Take {lines} from {source} over into {target}, at its end and in this order. Both files are open. "
     "{source} keeps its lines. Save {target}.",
     "Extend {target} at its end by {lines} of {source}, in this order, one below the other, and save it. "
     "Nothing in {source} may change.",
@@ -89,4 +89,4 @@ def _ways(places: list[int], how: str = "c") -> Steps:
     return steps[:-1]
 
 
-FAMILY = Family("edit.two_files", 3, _draft, ("featherpad",))
+FAMILY = Family("edit.two_files", 4, _draft, ("featherpad",))

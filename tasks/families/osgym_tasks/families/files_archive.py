@@ -21,7 +21,7 @@ _KIND = {
     "tar.gz": "tar archive compressed by gzip",
 }
 _WORDINGS = (
-    "In the terminal, pack {which} into {archive}, a {kind}. {inside} All files in {root} stay as they are.",
+    "Pack {which} into {archive}, a {kind}. {inside} All files in {root} stay as they are.",
     "Make the {kind} {archive} with {which} in it, and nothing else. {inside} Leave {root} unchanged.",
     "Please put {which} into a new {kind}, {archive}. {inside} Nothing in {root} may change.",
     "I need {archive}, a {kind} that holds {which} and no other file. {inside} Do not change {root}.",
@@ -104,4 +104,4 @@ def _ways(commands: list[str]) -> Steps:
     return [*map(line, commands), DONE]
 
 
-FAMILY = Family("files.archive", 2, _draft, ("xfce4-terminal",))
+FAMILY = Family("files.archive", 3, _draft, ("xfce4-terminal",))

@@ -30,7 +30,7 @@ _TOPS = ("invoices", "orders", "receipts", "contracts")
 _WORDINGS = (
     "Find below {root} {wanted}, and copy it into {target} under the same name. All files of {root} stay "
     "where and as they are, and nothing else comes into {target}.",
-    "In the file manager, look below {root} for {wanted}. Put a copy into {target}, keeping the name, and "
+    "Look below {root} for {wanted}. Put a copy into {target}, keeping the name, and "
     "nothing else; leave {root} as it is.",
     "Somewhere below {root} there is {wanted}. Please copy it to {target} without renaming it. Do not "
     "change {root}, and copy nothing else.",
@@ -118,4 +118,4 @@ def _ways(root: str, target: str, paths: list[str], how: str = "c") -> Steps:
     return [*steps, DONE]
 
 
-FAMILY = Family("files.find", 2, _draft, ("pcmanfm",))
+FAMILY = Family("files.find", 3, _draft, ("pcmanfm",))

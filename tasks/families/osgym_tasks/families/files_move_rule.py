@@ -17,7 +17,7 @@ _STARTS = ("draft", "final", "scan", "copy")
 _ROOTS = ("inbox", "desk", "mixed", "pile")
 _TARGETS = ("Sorted", "Archive", "Ready", "Later")
 _WORDINGS = (
-    "In the terminal that is open, move {rule}. Make folders that are missing; all other files of {root} "
+    "Move {rule}. Make folders that are missing; all other files of {root} "
     "stay where they are, and none is changed.",
     "Tidy up {root}: move {rule}. Folders that do not exist yet are to be made. Nothing else moves or "
     "changes.",
@@ -99,4 +99,4 @@ def _ways(root: str, rules: list[tuple[str, str]], how: str = "mv") -> Steps:
     return [*steps, *(line(f"{how} {glob} {target}/") for glob, target in rules), DONE]
 
 
-FAMILY = Family("files.move_rule", 2, _draft, ("xfce4-terminal",))
+FAMILY = Family("files.move_rule", 3, _draft, ("xfce4-terminal",))

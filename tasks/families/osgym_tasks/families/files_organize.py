@@ -20,7 +20,7 @@ _ENDINGS = ("dat", "raw", "bin", "log")
 _FOLDERS = ("Downloads", "Intake", "Unsorted", "Transfer")
 _LARGE, _OLD, _SMALL = "Large", "Old", "Small"
 _WORDINGS = (
-    "In the file manager, move files of {root}: {rules}. The rest stays where it is, and no file changes.",
+    "Move files of {root}: {rules}. The rest stays where it is, and no file changes.",
     "Tidy up {root}, which the file manager shows. Move {rules}. Leave all other files in place and "
     "unchanged.",
     "Please sort out {root}: move {rules}. Everything else stays there.",
@@ -138,4 +138,4 @@ def _ways(root: str, rules: list[_Rule], *, how: str = "x", more: int = 0) -> St
     return [*steps, DONE]
 
 
-FAMILY = Family("files.organize", 2, _draft, ("pcmanfm",))
+FAMILY = Family("files.organize", 3, _draft, ("pcmanfm",))

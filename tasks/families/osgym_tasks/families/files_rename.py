@@ -16,7 +16,7 @@ _YEARS = (2023, 2024, 2025, 2026)
 _ENDINGS = ("txt", "csv", "md", "html")
 _FOLDERS = ("Incoming", "Shared", "Office", "Club")
 WORDINGS = (
-    "In the file manager, rename files in {root}: {renames}. Nothing else in the folder may change.",
+    "The file manager shows {root}. Rename files in it: {renames}. Nothing else in the folder may change.",
     "The folder {root} is open in the file manager. Please rename there {renames}. Leave all other files "
     "as they are.",
     "Rename in {root} {renames}; the content of the files and all other names stay.",
@@ -78,4 +78,4 @@ def ways(renames: dict[str, str]) -> Steps:
     return [*steps, DONE]
 
 
-FAMILY = Family("files.rename", 2, _draft, ("pcmanfm",))
+FAMILY = Family("files.rename", 3, _draft, ("pcmanfm",))

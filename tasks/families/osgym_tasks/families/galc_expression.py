@@ -11,14 +11,13 @@ from osgym_tasks.pieces import DONE, key, outputs
 _OPERATORS = {1: 2, 2: 3, 3: 4, 4: 6, 5: 8}
 _BRACKETS = {1: 0, 2: 1, 3: 1, 4: 2, 5: 3}
 _WORDINGS = (
-    "With the calculator that is open, work out {expression} and copy the result to the clipboard.",
-    "Use the open calculator: {expression}. Products and quotients go before sums, as usual. Copy the "
+    "Work out {expression} and copy the result to the clipboard. A calculator is open.",
+    "Calculate {expression}. Products and quotients go before sums, as usual. Copy the "
     "result to the clipboard.",
-    "Please calculate {expression} in the calculator, and put the result on the clipboard.",
-    "How much is {expression}? Let the calculator work it out, and copy the answer to the clipboard.",
-    "I need the value of {expression} on the clipboard. The calculator is open; copy it from there.",
-    "Work out {expression} (usual order of operations) with the calculator. When it shows the result, "
-    "copy it to the clipboard.",
+    "Please calculate {expression}, and put the result on the clipboard.",
+    "How much is {expression}? Copy the answer to the clipboard.",
+    "I need the value of {expression} on the clipboard. There is an open calculator.",
+    "The clipboard should hold the value of {expression}, by the usual order of operations.",
 )
 _COPY: Steps = [[key("ctrl", "c")], DONE]
 
@@ -43,4 +42,4 @@ def _draft(dice: random.Random, level: int) -> Draft:
     )
 
 
-FAMILY = Family("galc.expression", 2, _draft, ("galculator",))
+FAMILY = Family("galc.expression", 3, _draft, ("galculator",))

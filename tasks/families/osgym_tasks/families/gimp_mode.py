@@ -11,13 +11,13 @@ from osgym_tasks.gimp import PICTURES, Edit, edits_draft, menu, scene
 from osgym_tasks.pieces import key
 
 _WORDINGS = (
-    "In GIMP, where {first} is open, do this: {edits}. Leave the files you began with as they are.",
+    "The picture {first} is open. Do this: {edits}. Leave the files you began with as they are.",
     "GIMP shows {first}. Please {edits}. The files from before stay unchanged.",
     "{first} is open in GIMP. Your work: {edits}. Do not overwrite what was there before.",
-    "Some pictures have to change their colours. In GIMP ({first} is open), {edits}. Keep the originals as "
+    "Some pictures have to change their colours. GIMP has {first} open: {edits}. Keep the originals as "
     "they are.",
-    "With GIMP, which has {first} open, {edits}; the original files must not change.",
-    "I need this done in GIMP, which shows {first}: {edits}. The originals stay as they are.",
+    "Beginning with {first}, which GIMP shows, {edits}; the original files must not change.",
+    "I need this done, beginning with the open {first}: {edits}. The originals stay as they are.",
 )
 _INVERT: Steps = [[key("alt", "c")], [{**key("down"), "repeat": 10}, key("enter")]]
 """Steps to the 11th entry of the menu of colours, which has no letter of its own."""
@@ -73,4 +73,4 @@ def _linear(value: float) -> float:
     return value / 12.92 if value <= 0.04045 else ((value + 0.055) / 1.055) ** 2.4
 
 
-FAMILY = Family("gimp.mode", 2, _draft, ("gimp",), "full")
+FAMILY = Family("gimp.mode", 3, _draft, ("gimp",), "full")

@@ -24,12 +24,12 @@ _FLIPS = {
     "v": ("vertically", Image.Transpose.FLIP_TOP_BOTTOM),
 }
 _WORDINGS = (
-    "In GIMP, where {first} is open, do this: {edits}. Leave the files you began with as they are.",
+    "The picture {first} is open. Do this: {edits}. Leave the files you began with as they are.",
     "GIMP shows {first}. Please {edits}. The files from before stay unchanged.",
     "{first} is open in GIMP. Your work: {edits}. Do not overwrite what was there before.",
-    "Some pictures lie the wrong way. In GIMP ({first} is open), {edits}. Keep the originals as they are.",
-    "With GIMP, which has {first} open, {edits}; the original files must not change.",
-    "I need this done in GIMP, which shows {first}: {edits}. The originals stay as they are.",
+    "Some pictures lie the wrong way. GIMP has {first} open: {edits}. Keep the originals as they are.",
+    "Beginning with {first}, which GIMP shows, {edits}; the original files must not change.",
+    "I need this done, beginning with the open {first}: {edits}. The originals stay as they are.",
 )
 
 
@@ -48,4 +48,4 @@ def _draft(dice: random.Random, level: int) -> Draft:
     return edits_draft(dice, _WORDINGS, edits)
 
 
-FAMILY = Family("gimp.rotate", 2, _draft, ("gimp",), "full")
+FAMILY = Family("gimp.rotate", 3, _draft, ("gimp",), "full")

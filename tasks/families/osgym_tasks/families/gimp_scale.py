@@ -11,12 +11,12 @@ from osgym_tasks.gimp import PICTURES, Edit, edits_draft, scene, search
 from osgym_tasks.pieces import key
 
 _WORDINGS = (
-    "In GIMP, where {first} is open, do this: {edits}. Leave the files you began with as they are.",
+    "The picture {first} is open. Do this: {edits}. Leave the files you began with as they are.",
     "GIMP shows {first}. Please {edits}. The files from before stay unchanged.",
     "{first} is open in GIMP. Your work: {edits}. Do not overwrite what was there before.",
-    "Other sizes are needed. In GIMP ({first} is open), {edits}. Keep the originals as they are.",
-    "With GIMP, which has {first} open, {edits}; the original files must not change.",
-    "I need this done in GIMP, which shows {first}: {edits}. The originals stay as they are.",
+    "Other sizes are needed. GIMP has {first} open: {edits}. Keep the originals as they are.",
+    "Beginning with {first}, which GIMP shows, {edits}; the original files must not change.",
+    "I need this done, beginning with the open {first}: {edits}. The originals stay as they are.",
 )
 
 
@@ -64,4 +64,4 @@ def _scale(width: int, height: int | None) -> Steps:
     return [*search("scale image"), *typed, [key("shift", "tab")], [key("space")]]
 
 
-FAMILY = Family("gimp.scale", 2, _draft, ("gimp",), "full")
+FAMILY = Family("gimp.scale", 3, _draft, ("gimp",), "full")

@@ -34,4 +34,4 @@ def _draft(dice: random.Random, level: int) -> Draft:
     )
 
 
-FAMILY = Family("none.rename", 2, _draft, ("pcmanfm",))
+FAMILY = Family("none.rename", 3, _draft, ("pcmanfm",))

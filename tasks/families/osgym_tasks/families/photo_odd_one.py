@@ -27,7 +27,7 @@ _QUIET = (
 _WORDINGS = (
     "The image viewer shows the first picture of {folder}. Exactly one picture there has {what}. {order} "
     "All others stay as they are.",
-    "Look through the pictures of {folder} in the image viewer that is open: only one has {what}. {order} "
+    "Look through the pictures of {folder}, whose first is open: only one has {what}. {order} "
     "Change no other.",
     "Which of the pictures in {folder} has {what}? There is just one. {order} Leave the rest alone.",
     "Of all pictures in {folder}, whose first is open, one alone has {what}. {order} Nothing else may "
@@ -150,4 +150,4 @@ def _picture(dice: random.Random, shapes: Shapes) -> Image.Image:
     return image
 
 
-FAMILY = Family("photo.odd_one", 2, _draft, ("ristretto",))
+FAMILY = Family("photo.odd_one", 3, _draft, ("ristretto",))

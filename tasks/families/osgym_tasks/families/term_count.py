@@ -13,15 +13,15 @@ _WORDS = ("ERROR", "WARN", "FATAL", "RETRY")
 _PARTS = ("disk", "network", "printer", "login", "backup")
 _SERVICES = ("web", "mail", "shop")
 _WORDINGS = (
-    "In the terminal that is open, count the lines of {logs} that have {what}, and write the number, alone, "
+    "Count the lines of {logs} that have {what}, and write the number, alone, "
     "into {answer}. Leave the logs as they are.",
-    "How many lines of {logs} have {what}? Use the open terminal and leave the number, and nothing else, in "
+    "How many lines of {logs} have {what}? Leave the number, and nothing else, in "
     "{answer}. The logs stay unchanged.",
     "Write into {answer} only the number of lines in {logs} that contain {what}. Do not change the logs.",
     "Please find out how many lines in {logs} have {what}, and save just that number as {answer}, without "
     "changing the logs.",
     "{answer} should hold a number: of the lines in {logs} with {what}. The logs must not change.",
-    "Count, over {logs}, the lines that contain {what}. The count goes into {answer} as a plain number; the "
+    "Over {logs}, count the lines that contain {what}. The count goes into {answer} as a plain number; the "
     "logs are to stay as they are.",
 )
 
@@ -79,4 +79,4 @@ def _ways(command: str, answer: str) -> Steps:
     return [line(f"{command} | wc -l > {answer}"), line(f"cat {answer}"), DONE]
 
 
-FAMILY = Family("term.count", 2, _draft, ("xfce4-terminal",))
+FAMILY = Family("term.count", 3, _draft, ("xfce4-terminal",))

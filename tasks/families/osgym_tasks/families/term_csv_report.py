@@ -13,7 +13,7 @@ _CITIES = ("Berlin", "Lima", "Madrid", "Oslo", "Paris", "Quito", "Rome", "Tokyo"
 _GOODS = ("apples", "lamps", "paper", "shoes", "tea")
 _STATES = ("paid", "open", "void")
 _WORDINGS = (
-    "In the terminal that is open, sum the amounts of {source} by city, {which}, and write into "
+    "Sum the amounts of {source} by city, {which}, and write into "
     "{answer} one line for each city, as city,sum in alphabetical order, without a heading. Leave "
     "{source} unchanged.",
     "Make {answer} from {source}: for each city one line of the form city,sum, where sum adds up its "
@@ -25,7 +25,7 @@ _WORDINGS = (
     "each with the sum of that city's amounts in {source}, {which}. {source} must not change.",
     "{answer} should list the sum of the amounts by city in {source}, {which}: a line city,sum for "
     "each, sorted by city from A to Z, no heading. {source} is to stay unchanged.",
-    "Use the terminal to total the amounts by city from {source}, {which}. Each line of {answer} is "
+    "Total the amounts by city from {source}, {which}. Each line of {answer} is "
     "city,sum; the lines are in alphabetical order of city and there is no heading. Do not alter "
     "{source}.",
 )
@@ -88,4 +88,4 @@ def _ways(
     return [line(f"awk -F, '{program}' {source} | {sort} > {answer}"), line(f"cat {answer}"), DONE]
 
 
-FAMILY = Family("term.csv_report", 2, _draft, ("xfce4-terminal",))
+FAMILY = Family("term.csv_report", 3, _draft, ("xfce4-terminal",))

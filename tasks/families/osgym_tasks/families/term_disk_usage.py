@@ -25,10 +25,10 @@ _ENDINGS = ("dat", "bin", "raw", "tmp", "img")
 _COUNT = {1: (1, 5), 2: (3, 4), 3: (5, 4), 4: (7, 5), 5: (10, 6)}
 _MOST = {1: 1, 2: 1, 3: 1, 4: 3, 5: 3}
 _WORDINGS = (
-    "In the terminal, find {what}, and write {form}, into {answer}. Change nothing in {root}.",
+    "Find {what}, and write {form}, into {answer}. Change nothing in {root}.",
     "I am looking for {what}. Save {form}, as {answer}, and leave {root} unchanged.",
     "Please look for {what}. Put {form}, into {answer}; {root} has to stay as it is.",
-    "Find out {what}. The answer, {form}, goes into {answer}. Nothing in {root} may change.",
+    "Let me know {what}. The answer, {form}, goes into {answer}. Nothing in {root} may change.",
     "Disk space is short: I need to know {what}. Write {form}, to {answer} and do not touch {root}.",
     "{answer} should name {what}: {form}, and nothing else. {root} stays unchanged.",
 )
@@ -103,4 +103,4 @@ def _ways(command: str, answer: str) -> Steps:
     return [line(command), line(f"cat {answer}"), DONE]
 
 
-FAMILY = Family("term.disk_usage", 2, _draft, ("xfce4-terminal",))
+FAMILY = Family("term.disk_usage", 3, _draft, ("xfce4-terminal",))

@@ -21,7 +21,7 @@ _ENDINGS = ("conf", "md", "txt", "yaml")
 _OLD = ("alpha", "delta", "falcon", "heron", "orion")
 _NEW = ("basil", "cedar", "maple", "olive", "willow")
 _WORDINGS = (
-    'In the terminal that is open, replace the whole word "{old}", in small letters, by "{new}" '
+    'Replace the whole word "{old}", in small letters, by "{new}" '
     "everywhere in the files below {root}, at any depth, whose names end in {ending}. Longer words, "
     "other spellings and other files stay as they are, and no file is added.",
     'All files under {root} and its subfolders that end in {ending} should say "{new}" where they have '
@@ -35,7 +35,7 @@ _WORDINGS = (
     'Under {root}, at every depth, the files that end in {ending} use the word "{old}" in small '
     'letters. Put "{new}" in its place at every occurrence as a whole word; leave longer words, other '
     "spellings and other files alone, and add no files.",
-    'Use the terminal: "{new}" instead of every whole lower-case word "{old}", in all files with names '
+    'I want "{new}" instead of every whole lower-case word "{old}", in all files with names '
     "ending in {ending} anywhere within {root}. Leave everything else there as it is, without backup "
     "files.",
 )
@@ -99,4 +99,4 @@ def _ways(command: str) -> Steps:
     return [line(command), DONE]
 
 
-FAMILY = Family("term.find_replace", 2, _draft, ("xfce4-terminal",))
+FAMILY = Family("term.find_replace", 3, _draft, ("xfce4-terminal",))

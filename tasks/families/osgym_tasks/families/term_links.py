@@ -12,7 +12,7 @@ _PROGRAMS = {1: 2, 2: 2, 3: 3, 4: 4, 5: 6}
 _VERSIONS = {1: 2, 2: 3, 3: 4, 4: 5, 5: 6}
 _NAMES = ("atlas", "beacon", "comet", "delta", "ember", "falcon", "glacier", "harbor", "indigo", "juniper")
 _WORDINGS = (
-    "In the terminal, make in {links} a symbolic link for each of {names}, with that name, to the folder "
+    "Make in {links} a symbolic link for each of {names}, with that name, to the folder "
     "of its newest version in {root}. The newest is the one with the highest version number. Links of "
     "these names that are there already are to be replaced; nothing else may change.",
     "For each of {names}, {links} should have a symbolic link of that name that leads to the folder in "
@@ -96,4 +96,4 @@ def _ways(links: str, targets: dict[str, str]) -> Steps:
     ]
 
 
-FAMILY = Family("term.links", 2, _draft, ("xfce4-terminal",))
+FAMILY = Family("term.links", 3, _draft, ("xfce4-terminal",))

@@ -14,7 +14,7 @@ _USERS = ("anna", "bilal", "chen", "dora", "emeka", "fatima", "goran", "hana", "
 _EVENTS = ("login", "upload", "payment", "backup")
 _DAYS = ("2026-03-02", "2026-03-03", "2026-03-04", "2026-03-05")
 _WORDINGS = (
-    "In the terminal, look through {logs} and write into {answer} {what}. Do not change {logs}.",
+    "Look through {logs} and write into {answer} {what}. Do not change {logs}.",
     "Go through {logs} and save in {answer} {what}. The logs must stay unchanged.",
     "Please make {answer} from {logs}. It is to hold {what}. Leave the logs as they are.",
     "{answer} should hold, from {logs}, {what}, and nothing else. The logs must not change.",
@@ -110,4 +110,4 @@ def _ways(pipe: list[str], answer: str) -> Steps:
     return [line(f"{' | '.join(pipe)} > {answer}"), line(f"cat {answer}"), DONE]
 
 
-FAMILY = Family("term.log_extract", 2, _draft, ("xfce4-terminal",))
+FAMILY = Family("term.log_extract", 3, _draft, ("xfce4-terminal",))

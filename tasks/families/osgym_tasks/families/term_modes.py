@@ -14,7 +14,7 @@ _ENDINGS = ("sh", "py", "txt", "conf")
 _MODES = ("700", "640", "600", "755", "444")
 _BEFORE = "664"
 _WORDINGS = (
-    "In the terminal that is open, set the permissions of all files in {root} and in the folders below it "
+    "Set the permissions of all files in {root} and in the folders below it "
     "whose names end in {ending} to {mode} (octal). Those of other files and of folders stay as they are.",
     "Give every file below {root}, at any depth, whose name ends in {ending} the octal mode {mode}; leave "
     "other files and all folders alone.",
@@ -24,7 +24,7 @@ _WORDINGS = (
     "subfolders, and of nothing else.",
     "Under {root} and its subfolders, files with names that end in {ending} must have the permissions {mode} "
     "(octal). Nothing else may change.",
-    "Use the terminal: mode {mode} (octal) for each file ending in {ending} anywhere within {root}. Other "
+    "I need mode {mode} (octal) for each file ending in {ending} anywhere within {root}. Other "
     "files and the folders keep theirs.",
 )
 
@@ -77,4 +77,4 @@ def _ways(command: str) -> Steps:
     return [line(command), DONE]
 
 
-FAMILY = Family("term.modes", 2, _draft, ("xfce4-terminal",))
+FAMILY = Family("term.modes", 3, _draft, ("xfce4-terminal",))

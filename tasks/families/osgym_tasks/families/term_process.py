@@ -17,7 +17,7 @@ _SOURCE = '"""Waits until it is ended."""\n\nimport signal\n\nwhile True:\n    s
 _WORDINGS = (
     "Several processes of {program} are running. End {which}; all others must go on running, and the "
     "program file stays as it is.",
-    "In the terminal, stop {which} among those that run {program}. Leave every other process of it running"
+    "Stop {which} among those that run {program}. Leave every other process of it running"
     " and do not change the file.",
     "Of the processes that run {program}, please kill {which}. The others keep running; the program stays "
     "unchanged.",
@@ -95,4 +95,4 @@ def _ways(commands: list[str]) -> Steps:
     return [*map(line, commands), line("ps -eo args | grep -c queue"), DONE]
 
 
-FAMILY = Family("term.process", 2, _draft, ("xfce4-terminal",))
+FAMILY = Family("term.process", 3, _draft, ("xfce4-terminal",))

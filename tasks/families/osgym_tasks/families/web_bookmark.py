@@ -70,9 +70,9 @@ _WORDINGS = (
     "Please add bookmarks in the open browser: {marks}. Leave the other bookmarks and folders as they are.",
     "From the list in the browser, I want bookmarks of some pages: {marks}. Nothing else among the bookmarks "
     "may change.",
-    "Use the browser, which shows a list of pages, to bookmark {marks}. Make no other bookmarks or folders.",
+    "Of the pages that the browser lists, bookmark {marks}. Make no other bookmarks or folders.",
     "Bookmark pages of the reading list in the browser for me: {marks}. The bookmarks there are remain.",
-    "With the open browser, save these as bookmarks: {marks}. Keep all other bookmarks as they are.",
+    "Save these as bookmarks of the open browser: {marks}. Keep all other bookmarks as they are.",
 )
 _LOOK = """
 import json, sys, time
@@ -223,4 +223,4 @@ def _store(folders: list[str], there: list[_Mark]) -> str:
     return json.dumps({"checksum": "", "roots": roots, "version": 1})
 
 
-FAMILY = Family("web.bookmark", 1, _draft, APPS, "full")
+FAMILY = Family("web.bookmark", 2, _draft, APPS, "full")

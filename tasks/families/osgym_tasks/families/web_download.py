@@ -27,8 +27,7 @@ _WORDINGS = (
     "file.",
     "I need {files} from the site that you see. Download to {folder}, with names unchanged and no other "
     "files.",
-    "Use the browser to fetch {files} from the open site. Nothing else should lie in {folder}, where each "
-    "file keeps its name.",
+    "Fetch {files} from the open site. Nothing else should lie in {folder}, where each file keeps its name.",
     "On the open site, find {files}, and download each into {folder}, under its own name and with no other "
     "file there.",
 )
@@ -107,4 +106,4 @@ def _get(names: list[str]) -> Steps:
     return steps
 
 
-FAMILY = Family("web.download", 1, _draft, APPS, "full")
+FAMILY = Family("web.download", 2, _draft, APPS, "full")

@@ -28,16 +28,16 @@ _THINGS = (
 )  # fmt: skip
 _FILES = ("quote.txt", "order.txt", "material.txt", "estimate.txt", "shopping.txt")
 _WORDINGS = (
-    "With the calculator, work out {sums}. Write each result into {path}, which is open in the editor, at "
+    "Work out {sums}. Write each result into {path}, which is open in the editor, at "
     "the end of its line after the colon and a space, and save. All else stays.",
     "{path} is open in the text editor, and the calculator beside it. Work out {sums}; each result goes "
     "at the end of its line, after the colon and one space. Save the file and change nothing else.",
-    "Please fill in {path} (open in the editor): {sums}. Use the calculator; a result follows the colon "
-    "and a space of its line. Save it, with the other lines as they are.",
-    "My list {path} lacks figures: {sums}. Work them out with the calculator, add each to its line behind "
-    "colon and space, and save the file. Leave the rest.",
-    "Calculate {sums} with the calculator that is open. In the editor, put each result behind the colon "
-    "of its line in {path}, with a space between, and save; nothing else changes.",
+    "Please fill in {path} (open in the editor): {sums}. A result follows the colon and a "
+    "space of its line. Save it, with the other lines as they are.",
+    "My list {path} lacks figures: {sums}. Work them out, add each to its line behind colon "
+    "and space, and save the file. Leave the rest.",
+    "Calculate {sums}. A calculator is open, and so is {path}. Put each result behind the colon "
+    "of its line there, with a space between, and save; nothing else changes.",
     "For {path}, which you see in the editor, I need {sums}. The calculator is open. Add each result to "
     "its line after the colon and a space, then save. Other lines stay as they are.",
 )
@@ -108,4 +108,4 @@ def _fill(results: list[tuple[int, list[dict[str, Any]]]]) -> Steps:
     return steps
 
 
-FAMILY = Family("x.result_into_note", 2, _draft, ("galculator", "mousepad"))
+FAMILY = Family("x.result_into_note", 3, _draft, ("galculator", "mousepad"))

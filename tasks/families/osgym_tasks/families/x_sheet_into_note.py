@@ -46,8 +46,8 @@ _WORDINGS = (
     "space of its line. Save the text file only; nothing else changes.",
     "My note {path} lacks figures of {book}: {jobs}. Both are open. Add each figure to its line behind "
     "colon and space, save the note, and leave the rest, the workbook too.",
-    "Use the open spreadsheet {book} to find {jobs}. In the editor, put each number behind the colon of its"
-    " line in {path}, with a space between, and save it. The workbook is not to be saved.",
+    "Find {jobs} in the open spreadsheet {book}. Put each number behind the colon of its"
+    " line in the open file {path}, with a space between, and save it. The workbook is not to be saved.",
     "For {path}, open in the editor, I need {jobs}, computed from {book}, which you see in Calc. Add each "
     "number to its line after the colon and a space, then save the note. Other lines and the workbook's "
     "file stay unchanged.",
@@ -180,4 +180,4 @@ def _ways(jobs: list[_Job]) -> Steps:
     return steps
 
 
-FAMILY = Family("x.sheet_into_note", 2, _draft, ("libreoffice_calc", "mousepad"), "full")
+FAMILY = Family("x.sheet_into_note", 3, _draft, ("libreoffice_calc", "mousepad"), "full")
