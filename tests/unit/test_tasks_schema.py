@@ -134,6 +134,11 @@ def test_text_true_means_true() -> None:
         (partial(weights=[1, 1e9, 0]), "evaluator.weights[1]: "),
         (partial(conj="and", weights=[1, 1, 0]), "weights are used only with"),
         (partial(func=["exact_match", "exact_match", "infeasible"]), "infeasible cannot be combined"),
+        (task(osgym={"allows": "all"}), "osgym.allows: "),
+        (task(osgym={"allows": ["one row removed"]}), "osgym.allows[0]: "),
+        (task(osgym={"allows": [{"end": "a"}]}), "osgym.allows[0].why: Field required"),
+        (task(osgym={"allows": [{"end": "", "why": "b"}]}), "osgym.allows[0].end: "),
+        (task(osgym={"allows": [{"end": "a", "why": "b", "must": 1}]}), "osgym.allows[0].must: Extra"),
         (task(evaluator={"func": "exact_match"}), "evaluator.result: exact_match needs a result"),
         (
             task(evaluator={"func": "is_utc_0", "result": {"type": "vm_command_line"}}),
@@ -147,6 +152,14 @@ def test_malformed_tasks_are_refused_by_field(value: object, field: str) -> None
         parse_task(value)
     assert field in str(caught.value)
     assert caught.value.code == "task_invalid"
+
+
+def test_allowed_ends_are_read_with_their_reasons() -> None:
+    """A task without the list allows no end."""
+    allowed = {"end": "text: *", "why": "the file is a script"}
+    (read,) = parse_task(task(osgym={"allows": [allowed]})).osgym.allows
+    assert read.model_dump() == allowed
+    assert parse_task(task()).osgym.allows == []
 
 
 def test_unsupported_features_are_named_together() -> None:

@@ -203,7 +203,7 @@ class ReachService:
         if kind not in self._offered():
             text = f"This host's desktops do not support {kind}, since they have no OSGym guest agent inside."
             raise ServiceError(ErrorCode.UNSUPPORTED, text, {"kind": kind})
-        if episode.task is not None and not episode.task.osgym.allows(kind):
+        if episode.task is not None and not episode.task.osgym.may_reach(kind):
             text = f"The task forbids its client to reach into the desktop ({kind})."
             raise ServiceError(ErrorCode.REACH_FORBIDDEN, text, {"kind": kind})
         if episode.scored:

@@ -33,6 +33,7 @@ log = logging.getLogger(__name__)
 
 MAX_STEPS = 200
 MAX_METRICS = 32
+MAX_ALLOWED_ENDS = 64
 MAX_WEIGHT = 1e6
 
 
@@ -194,6 +195,20 @@ def _unroll_checks(value: dict[str, Any]) -> list[dict[str, Any]]:
     return checks
 
 
+class AllowedEnd(BaseModel):
+    """End state tried by a certificate that may earn another reward than usual in this task, for a reason.
+
+    Attributes:
+        end: Name of the end state, or a pattern of such names with ``*`` and ``?``.
+        why: Reason, which the certificate shows.
+    """
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    end: Annotated[Text, Field(min_length=1, max_length=200)]
+    why: Annotated[Text, Field(min_length=1, max_length=1000)]
+
+
 class OsgymExtras(_Model):
     """OSGym's own keys, under ``osgym`` in the task file."""
 
@@ -205,8 +220,10 @@ class OsgymExtras(_Model):
     Setup and evaluation are not concerned."""
     template: bool = True
     """Permission to clone the desktop after set-up for later episodes (`task_templates` of the host)."""
+    allows: Annotated[list[AllowedEnd], Field(max_length=MAX_ALLOWED_ENDS)] = []
+    """End states that a certificate of this task accepts although they earn another reward than usual."""
 
-    def allows(self, kind: ReachKind) -> bool:
+    def may_reach(self, kind: ReachKind) -> bool:
         """Return whether the client may reach into the desktop in this way."""
         return self.reach if isinstance(self.reach, bool) else kind in self.reach
 
