@@ -13,6 +13,7 @@ from osgym_certify.ends.lines import BYTE_ORDER_MARK, Lines, Text, differences, 
 
 MAX_PUT_BACK = 6
 """Number of changed places of a file that are put back, each in a content of its own."""
+_SHELL_FILES = (".sh", ".bash", ".bashrc", ".profile", ".bash_aliases", ".bash_profile")
 _ADDED_LINE = "another line"
 _DIGIT = re.compile(r"[0-9]")
 _LETTER = re.compile(r"[A-Za-z]")
@@ -42,7 +43,7 @@ def mutations(golden: GoldenFile, dice: random.Random) -> Iterator[Content]:
 def equivalents(golden: GoldenFile, dice: random.Random) -> Iterator[Content]:
     """Yield the same text as editors save it: last newline, line ends, byte order mark.
 
-    A script keeps its line ends and gets no mark, which the system would not run.
+    A script keeps its line ends and gets no mark: it would not run.
     """
     text = read(golden)
     if text is None or not str(text.lines).strip():
@@ -53,8 +54,8 @@ def equivalents(golden: GoldenFile, dice: random.Random) -> Iterator[Content]:
 
 
 def is_script(golden: GoldenFile) -> bool:
-    """Return whether the system runs the file as a program by its first line."""
-    return golden.data.startswith(b"#!")
+    """Return whether a shell runs the file, which reads a CR or a mark as a part of a word."""
+    return golden.data.startswith(b"#!") or golden.path.endswith(_SHELL_FILES)
 
 
 def _saved_by_editors(golden: GoldenFile, text: Text) -> Iterator[tuple[str, bytes]]:
