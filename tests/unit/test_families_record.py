@@ -186,7 +186,7 @@ def test_tasks_are_loaded_that_are_proved_for_the_image_in_use(tmp_path: Path) -
     parts = [load_tasks(path, image=mine, split=split) for split in Split]
     assert sum(map(len, parts)) == len(found)
     for split, part in zip(Split, parts, strict=True):
-        assert {split_of(one.family, one.seed) for one in part} <= {split}
+        assert {split_of(one) for one in part} <= {split}
     assert [one.name for one in load_tasks(path, image=other)] == [EDIT.make(7, 1).name]
     assert load_tasks(path, image="c" * 64) == load_tasks(path, image="a") == []
     assert len(load_tasks(path, verified=False)) == len(found) + 2

@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
+from osgym_tasks.contents import Split
 from osgym_tasks.family import LEVELS, Instance, dice_of
-from osgym_tasks.registry import FAMILIES, family_named
-from osgym_tasks.sampling import MAX_SEED, Split, split_of
+from osgym_tasks.registry import FAMILIES
+from osgym_tasks.sampling import draw, with_levels
+from osgym_tasks.splits import levels_of
 from osgym_tasks.variation import checked
 
 STEP = 0.25
@@ -30,9 +32,9 @@ class Curriculum:
     be saved with a checkpoint of the policy (`state`, `load`).
 
     Attributes:
-        families: Names; None means all.
+        families: Names; None means all that have tasks in the split.
         target: Mean reward to keep, between 0 and 1; groups of rollouts learn most near one half.
-        split: Split whose seeds are drawn.
+        split: Split whose tasks are drawn. A level that has none is replaced by the nearest one that has.
         vary: Names in `VARIATIONS` that every instance has.
     """
 
@@ -48,32 +50,29 @@ class Curriculum:
         """Check the attributes.
 
         Raises:
-            ValueError: The target is not between 0 and 1, a split or variation is unknown, or there is no
-                family.
+            ValueError: The target is not between 0 and 1, a split or variation is unknown, there is no
+                family, or a named one has no task in the split.
             UnknownFamily: There is no such family.
         """
         if not 0 < self.target < 1:
             raise ValueError(f"target must lie between 0 and 1, not {self.target}")
         self.split = Split(self.split)
         self.vary = checked(self.vary)
-        names = [family_named(name).name for name in (FAMILIES if self.families is None else self.families)]
-        if not names:
-            raise ValueError("families must name at least one family, or be None for all")
-        self._standing = {name: _Standing() for name in names}
+        chosen = with_levels(self.families, self.split)
+        self._standing = {family.name: _Standing() for family, _ in chosen}
 
     def next(self) -> Instance:
         """Return the next instance, of a family that was drawn least, at its level."""
         name = min(self._standing, key=lambda one: self._standing[one].seen)
         standing = self._standing[name]
         standing.seen += 1
-        dice = dice_of(f"curriculum:{self.split}", 1, self.seed, self._drawn)
+        family, split = FAMILIES[name], Split(self.split)
+        dice = dice_of(f"curriculum:{split}", 1, self.seed, self._drawn)
         self._drawn += 1
         whole = int(standing.level)
         level = whole + (whole < LEVELS[-1] and dice.random() < standing.level - whole)
-        drawn = dice.randrange(MAX_SEED)
-        while split_of(name, drawn) is not self.split:
-            drawn = dice.randrange(MAX_SEED)
-        return FAMILIES[name].make(drawn, level, vary=self.vary)
+        level = min(levels_of(family, split), key=lambda one: abs(one - level))
+        return draw(family, level, split, dice, self.vary)
 
     def report(self, instance: Instance, reward: float | None) -> None:
         """Report the reward of an instance, or the mean of a group.

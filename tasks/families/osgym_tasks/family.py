@@ -139,13 +139,7 @@ class Family:
         Raises:
             ValueError: The seed or the level is out of range, or a wording or variation is unknown.
         """
-        if seed < 0:
-            raise ValueError(f"seed must be 0 or more, not {seed}")
-        if level not in LEVELS:
-            raise ValueError(f"level must be one of {LEVELS}, not {level}")
-        dice = dice_of(self.name, self.version, seed, level)
-        chosen = dice.randrange(1 << 30)
-        made = self.draft(dice, level)
+        chosen, made = self._drawn(seed, level)
         if wording is not None and not 0 <= wording < len(made.wordings):
             raise ValueError(f"wording must be 0 to {len(made.wordings) - 1} in {self.name}, not {wording}")
         text = made.wordings[chosen % len(made.wordings) if wording is None else wording]
@@ -172,6 +166,24 @@ class Family:
             task = kept.recorded(task, made.changes)
             ways = replace(ways, spoilt={**ways.spoilt, kept.LOST: kept.LOSE})
         return Instance(self.name, seed, level, made.named, task, ways, chosen_variations)
+
+    def named(self, seed: int, level: int) -> Mapping[str, str]:
+        """Return the values that the instruction of an instance has literally, without making its task.
+
+        Raises:
+            ValueError: The seed or the level is out of range.
+        """
+        return self._drawn(seed, level)[1].named
+
+    def _drawn(self, seed: int, level: int) -> tuple[int, Draft]:
+        """Return the number that chooses the wording, and the content."""
+        if seed < 0:
+            raise ValueError(f"seed must be 0 or more, not {seed}")
+        if level not in LEVELS:
+            raise ValueError(f"level must be one of {LEVELS}, not {level}")
+        dice = dice_of(self.name, self.version, seed, level)
+        chosen = dice.randrange(1 << 30)
+        return chosen, self.draft(dice, level)
 
 
 def dice_of(family: str, version: int, seed: int, level: int) -> random.Random:

@@ -6,10 +6,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 from osgym_sdk import Client, HostState, OSGymError
+from osgym_tasks.contents import Split
 from osgym_tasks.family import Instance
 from osgym_tasks.record import Outcome, read_outcomes
 from osgym_tasks.registry import FAMILIES
-from osgym_tasks.sampling import Split, split_of
+from osgym_tasks.splits import split_of
 from osgym_tasks.verify import trials_of
 
 _SHORT = 12
@@ -58,7 +59,7 @@ def load_tasks(
         one
         for one in made
         if one is not None
-        and (wanted is None or split_of(one.family, one.seed) is wanted)
+        and (wanted is None or split_of(one) is wanted)
         and (families is None or one.family in families)
         and (levels is None or one.level in levels)
     ]

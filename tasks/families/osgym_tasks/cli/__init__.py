@@ -25,7 +25,7 @@ def commands() -> None:
 
 _COMMANDS = (
     *(read.list_, read.write, prove.verify_, prove.baseline, read.table, read.report),
-    *(show.browse, show.record_, read.card),
+    *(show.browse, show.record_, read.count_, read.card),
 )
 for _command in _COMMANDS:
     commands.add_command(_command)

@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 import click
 
 from osgym_sdk import AsyncClient, OSGymError
-from osgym_tasks.family import LEVELS, Instance
+from osgym_tasks.family import LEVELS, Family, Instance
 from osgym_tasks.proved import ImageUnknown, one_image
 from osgym_tasks.record import Outcome, line_of, read_outcomes, read_record
 from osgym_tasks.registry import FAMILIES, UnknownFamily, family_named
@@ -88,18 +88,27 @@ def made(families: Sequence[str], every: bool, seeds: int, first_seed: int, leve
     Raises:
         UsageError: No family is named, or an unknown one.
     """
-    if every == bool(families):
-        raise click.UsageError("name families (`osgym task family ls` lists them), or give --all")
-    try:
-        chosen = [family_named(name) for name in families or FAMILIES]
-    except UnknownFamily as error:
-        raise click.UsageError(str(error)) from error
+    chosen = named_families(families, every)
     return [
         family.make(seed, level, vary=vary)
         for family in chosen
         for level in levels
         for seed in range(first_seed, first_seed + seeds)
     ]
+
+
+def named_families(names: Sequence[str], every: bool) -> list[Family]:
+    """Return the families of these names, or every family.
+
+    Raises:
+        UsageError: No family is named, or an unknown one.
+    """
+    if every == bool(names):
+        raise click.UsageError("name families (`osgym task family ls` lists them), or give --all")
+    try:
+        return [family_named(name) for name in names or FAMILIES]
+    except UnknownFamily as error:
+        raise click.UsageError(str(error)) from error
 
 
 def on_desktops(host: str | None, out: Path, work: Callable[[AsyncClient, str], Coroutine[Any, Any, T]]) -> T:

@@ -1,4 +1,4 @@
-"""Commands that need no desktop: `list`, `write`, `table`, `report`, `card`."""
+"""Commands that need no desktop: `list`, `write`, `table`, `report`, `count`, `card`."""
 
 from __future__ import annotations
 
@@ -11,10 +11,12 @@ import click
 
 from osgym_tasks.card import card_markdown
 from osgym_tasks.cli import options
-from osgym_tasks.cli.options import EXIT_WRONG, made
+from osgym_tasks.cli.options import EXIT_WRONG, made, named_families
+from osgym_tasks.contents import count
 from osgym_tasks.difficulty import Difficulty, as_json, difficulties, disorder
 from osgym_tasks.registry import FAMILIES
 from osgym_tasks.report import report_page
+from osgym_tasks.splits import is_stored, stored_text
 
 
 @click.command(name="ls", epilog="\b\nExamples:\n  osgym task family ls\n")
@@ -99,12 +101,29 @@ def report(record: Path, image: str | None, out: Path) -> None:
     Examples:
       osgym task family report out/tasks.jsonl --out out/tasks.html
     """
-    text = report_page(options.read(record, image))
-    try:
-        out.write_text(text, encoding="utf-8")
-    except OSError as error:
-        raise click.ClickException(f"{out}: {error.strerror}") from error
+    _write(report_page(options.read(record, image)), out)
     click.echo(out)
+
+
+@click.command(name="count")
+@click.argument("families", nargs=-1, metavar="[FAMILY]...")
+@click.option("--all", "every", is_flag=True, help="All families, which takes minutes.")
+@click.option(
+    "--out", type=click.Path(path_type=Path, dir_okay=False), help="JSON file to write; default: stdout."
+)
+def count_(families: Sequence[str], every: bool, out: Path | None) -> None:
+    """Count the different tasks of each level, by which splits are made.
+
+    Without a name, only families are counted whose version has no stored counts.
+
+    \b
+    Examples:
+      osgym task family count --out tasks/families/osgym_tasks/distinct.json
+    """
+    stale = [name for name, family in FAMILIES.items() if not is_stored(family)]
+    chosen = named_families(families, every) if families or every else []
+    text = stored_text({name: count(FAMILIES[name]) for name in {*stale, *(one.name for one in chosen)}})
+    _write(text, out)
 
 
 @click.command(epilog="\b\nExamples:\n  osgym task family card --out out/card.md\n")
@@ -113,7 +132,14 @@ def report(record: Path, image: str | None, out: Path) -> None:
 )
 def card(out: Path | None) -> None:
     """Count families, applications, wordings and near misses, as Markdown."""
+    _write(card_markdown(), out)
+
+
+def _write(text: str, out: Path | None) -> None:
     if out is None:
-        click.echo(card_markdown(), nl=False)
-    else:
-        out.write_text(card_markdown(), encoding="utf-8")
+        click.echo(text, nl=False)
+        return
+    try:
+        out.write_text(text, encoding="utf-8")
+    except OSError as error:
+        raise click.ClickException(f"{out}: {error.strerror}") from error

@@ -51,7 +51,12 @@ def _draft(dice: random.Random, level: int) -> Draft:
     folders = dice.sample(_WHERE, _FOLDERS[level])
     pairs = dice.sample([(name, month) for name in _NAMES for month in _MONTHS], _FILES[level] - 1)
     wanted = pairs[: _FOUND[level]]
-    twin = (wanted[0][0], next(month for month in _MONTHS if (wanted[0][0], month) not in pairs))
+    place, twin = next(
+        (place, (name, month))
+        for place, (name, _) in enumerate(wanted)  # the first of them may have a file of every month
+        for month in _MONTHS
+        if (name, month) not in pairs
+    )
     pairs.append(twin)
     numbers = dice.sample(range(100, 999), len(pairs))
     paths = {
@@ -65,7 +70,7 @@ def _draft(dice: random.Random, level: int) -> Draft:
     copies = {f"{top}/{path.rpartition('/')[2]}": files[path] for path in found}
     said = sentence(f"the file for the customer {name} and the month {month}" for name, month in wanted)
     near = {
-        "another month": _ways(root, target, [paths[twin], *found[1:]]),
+        "another month": _ways(root, target, [*found[:place], paths[twin], *found[place + 1 :]]),
         "moved": _ways(root, target, found, "x"),
     }
     if len(found) > 1:
