@@ -123,6 +123,17 @@ def test_lookups_count_in_every_row(formula: str) -> None:
     assert check_formulas(given(book(cheat)), stated).score == 0.0
 
 
+def test_a_lost_sheet_is_a_wrong_result() -> None:
+    """Of a stated formula over another sheet: the task is right where that sheet is kept."""
+
+    def act(made: Any) -> None:
+        made["Data"]["F2"] = "=VLOOKUP(B2,Goods!$A$2:$B$4,2,0)"
+        made.remove(made["Goods"])
+
+    stated = {"cells": {"Data!F2": "=VLOOKUP(B2,Goods!$A$2:$B$4,2,0)"}}
+    assert check_formulas(given(book(act)), stated).score == 0.0
+
+
 def test_one_array_formula_fills_its_area() -> None:
     """Its cells have a formula each; beyond its area they have none."""
     products = {"cells": {"Data!F2:F5": "=C2*D2"}}

@@ -39,6 +39,10 @@ class UnsupportedFormula(Exception):
     """A formula has a part that this module or the evaluation does not know."""
 
 
+class MissingSheet(UnsupportedFormula):
+    """A formula refers to a sheet that the workbook does not have."""
+
+
 @dataclass(frozen=True, slots=True)
 class Literal:
     value: float | str | bool

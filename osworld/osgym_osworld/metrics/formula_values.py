@@ -23,6 +23,7 @@ from osgym_osworld.metrics.formula_parser import (
     Area,
     Call,
     Literal,
+    MissingSheet,
     Name,
     Node,
     Operation,
@@ -142,7 +143,7 @@ class Evaluation:
     def _area(self, area: Area, place: Place) -> Value:
         sheet = area.sheet or place[0]
         if sheet not in self._model.ends:
-            raise UnsupportedFormula(f"the sheet {sheet[:80]!r}")
+            raise MissingSheet(f"the sheet {sheet[:80]!r}, which the workbook does not have")
         last_row, last_column = self._model.ends[sheet]
         bottom, right = (
             min(area.bottom, max(last_row, area.top)),

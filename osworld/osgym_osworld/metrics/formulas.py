@@ -29,6 +29,7 @@ from osgym_osworld.metrics.formula_parser import (
     Area,
     Call,
     Literal,
+    MissingSheet,
     Name,
     Node,
     Operation,
@@ -63,6 +64,8 @@ def check_formulas(result: Argument, expected: Argument) -> Score:
         for place, formula in stated.items():
             try:
                 wanted = evaluation.result(formula, place)
+            except MissingSheet as error:  # the stated formula is right where the sheets are kept
+                return Score(0.0, f"the formula of {_said(place)} needs {error}")
             except UnsupportedFormula as error:
                 raise Unreadable("expected", f"the formula of {_said(place)} has {error}") from error
             try:
