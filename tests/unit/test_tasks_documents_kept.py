@@ -8,7 +8,8 @@ from typing import Any
 
 import docx
 import pytest
-from docx.enum.text import WD_ALIGN_PARAGRAPH
+from docx.enum.text import WD_ALIGN_PARAGRAPH, WD_BREAK
+from docx.oxml.ns import qn
 from docx.shared import Pt, RGBColor
 
 from osgym_host.tasks.evaluator.inputs import InputFile
@@ -111,6 +112,39 @@ def smaller_style(made: Any) -> None:
 def test_the_look_of_a_document_is_compared(change: Change) -> None:
     """Formats, sizes, colours and alignment, by style or directly."""
     assert kept(change) == 0.0
+
+
+def tracked(made: Any) -> None:
+    """Marks a run as an insertion that nobody accepted."""
+    run = made.paragraphs[1].runs[0]._element
+    mark = run.makeelement(qn("w:ins"), {qn("w:id"): "1", qn("w:author"): "User"})
+    run.addprevious(mark)
+    mark.append(run)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        tracked,
+        lambda made: made.paragraphs[1].add_run().add_break(WD_BREAK.PAGE),
+        lambda made: setattr(made.paragraphs[1].paragraph_format, "page_break_before", True),
+        lambda made: setattr(made.paragraphs[1].paragraph_format, "line_spacing", 2.0),
+        lambda made: setattr(made.styles["Normal"].paragraph_format, "line_spacing", 2.0),
+    ],
+)
+def test_breaks_line_spacing_and_tracked_changes_are_compared(change: Change) -> None:
+    """The same text on more pages, or with a change that nobody accepted, is another document."""
+    assert kept(change) == 0.0
+
+
+def test_single_line_spacing_may_be_stated() -> None:
+    """As LibreOffice does, which also states that no page breaks."""
+
+    def act(made: Any) -> None:
+        made.paragraphs[1].paragraph_format.line_spacing = 1.0
+        made.paragraphs[1].paragraph_format.page_break_before = False
+
+    assert kept(act) == 1.0
 
 
 def test_what_a_task_may_change_is_no_harm() -> None:

@@ -34,6 +34,8 @@ _PLAIN: dict[str, Any] = {
     "highlight": "none",
 }
 SMALLEST_HALF_POINTS = 12
+_SINGLE_LINE = "240"
+"""Line spacing where nothing states one, in 240ths of a line."""
 MAX_CHAIN = 20
 """Number of styles that may be based on each other in a row."""
 
@@ -43,6 +45,7 @@ Look = dict[str, Any]
 @dataclass(frozen=True, slots=True)
 class _Paragraph:
     alignment: str
+    line: str
     runs: list[tuple[str, Look]]
 
     @property
@@ -87,15 +90,21 @@ def check_document_kept(
 ) -> Score:
     """The document looks as the expected one did: fonts' formats, sizes and colours, alignment of paragraphs.
 
-    A paragraph with the text of one before has its look, any other a look that the document had somewhere.
-    The formats ``ignored`` do not count. Paragraphs with the texts ``restyled``, and with ``may_add`` those
-    with new texts, may look different, but must be readable. Texts are for other metrics.
+    It has as many page breaks and tracked changes. A paragraph with the text of one before has its look, any
+    other a look that the document had somewhere. The formats ``ignored`` do not count. Paragraphs with the
+    texts ``restyled``, and with ``may_add`` those with new texts, may look different, but must be readable.
+    Texts are for other metrics.
     """
+    found, wanted = _marks(as_file(result, "result")), _marks(as_file(expected, "expected"))
+    for mark, count in wanted.items():
+        if found[mark] != count:
+            return differ(f"the number of {mark}", found[mark], count)
     before = [one for one in _paragraphs(as_file(expected, "expected")) if one.text]
     is_sized = all(look["size"] for one in before for _, look in one.runs)
     skipped = frozenset([*(ignored or ()), *([] if is_sized else ["size"])])
     looks = {look for one in before for _, look in one.characters(skipped)}
     alignments = {one.alignment for one in before}
+    lines = {one.line for one in before}
     for paragraph in _paragraphs(as_file(result, "result")):
         same = [one for one in before if one.text == paragraph.text]
         text = paragraph.text[:60]
@@ -105,13 +114,15 @@ def check_document_kept(
             if any(_is_unreadable(look) for _, look in paragraph.runs):
                 return Score(0.0, f"{text!r} cannot be read")
         elif same:
-            mine = paragraph.characters(skipped), paragraph.alignment
-            if mine not in [(one.characters(skipped), one.alignment) for one in same]:
+            mine = paragraph.characters(skipped), paragraph.alignment, paragraph.line
+            if mine not in [(one.characters(skipped), one.alignment, one.line) for one in same]:
                 return Score(0.0, f"{text!r} looks different")
         elif not {look for _, look in paragraph.characters(skipped)} <= looks:
             return Score(0.0, f"{text!r} looks like nothing in the document before")
         elif paragraph.alignment not in alignments:
             return differ(f"the alignment of {text!r}", paragraph.alignment, sorted(alignments))
+        elif paragraph.line not in lines:
+            return differ(f"the line spacing of {text!r}", paragraph.line, sorted(lines))
     return Score(1.0)
 
 
@@ -128,6 +139,8 @@ class _Styles:
         self._by_id = {style.get(f"{_W}styleId", ""): style for style in elements}
         default = None if root is None else root.find(f"{_W}docDefaults/{_W}rPrDefault/{_W}rPr")
         self.plain = {**_PLAIN, **_formats(default)}
+        usual = None if root is None else root.find(f"{_W}docDefaults/{_W}pPrDefault")
+        self._line = "" if usual is None else _value(usual, "pPr", "spacing", attribute="line")
         is_default = (
             name
             for name, style in self._by_id.items()
@@ -149,6 +162,13 @@ class _Styles:
                 return found
         return ""
 
+    def line(self, name: str) -> str:
+        """Return the line spacing that a style sets; an empty text if none."""
+        for style in self._chain(name):
+            if found := _value(style, "pPr", "spacing", attribute="line"):
+                return found
+        return self._line
+
     def _chain(self, name: str) -> Iterator[Element]:
         for _ in range(MAX_CHAIN):
             style = self._by_id.get(name)
@@ -168,19 +188,30 @@ def _paragraphs(file: InputFile) -> list[_Paragraph]:
     for element in file.xml(file.member(archive, "word/document.xml")).iter(f"{_W}p"):
         style = _value(element, "pPr", "pStyle") or styles.usual
         alignment = _value(element, "pPr", "jc") or styles.alignment(style) or "left"
+        line = _value(element, "pPr", "spacing", attribute="line") or styles.line(style) or _SINGLE_LINE
         base = {**styles.plain, **styles.look(style)}
         runs = []
         for run in element.iter(f"{_W}r"):
             character = styles.look(_value(run, "rPr", "rStyle"))
             look = {**base, **character, **_formats(run.find(f"{_W}rPr"))}
             runs.append(("".join(part.text or "" for part in run.iterfind(f"{_W}t")), look))
-        found.append(_Paragraph("left" if alignment == "start" else alignment, runs))
+        found.append(_Paragraph("left" if alignment == "start" else alignment, line, runs))
     return found
 
 
-def _value(element: Element, *names: str) -> str:
+@reader
+def _marks(file: InputFile) -> dict[str, int]:
+    """Return the numbers of tracked changes and of page breaks."""
+    root = file.xml(file.member(file.zip(), "word/document.xml"))
+    breaks = [one for one in root.iter(f"{_W}br") if one.get(f"{_W}type") == "page"]
+    breaks += [one for one in root.iter(f"{_W}pageBreakBefore") if one.get(f"{_W}val", "1") not in _OFF]
+    tracked = [one for tag in ("ins", "del", "moveFrom", "moveTo") for one in root.iter(f"{_W}{tag}")]
+    return {"tracked changes": len(tracked), "page breaks": len(breaks)}
+
+
+def _value(element: Element, *names: str, attribute: str = "val") -> str:
     found = element.find("/".join(f"{_W}{name}" for name in names))
-    return "" if found is None else found.get(f"{_W}val", "")
+    return "" if found is None else found.get(f"{_W}{attribute}", "")
 
 
 def _formats(properties: Element | None) -> Look:
