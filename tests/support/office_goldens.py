@@ -7,10 +7,12 @@ import io
 import re
 from typing import Any
 
+import docx
 import openpyxl
 from openpyxl.formula.translate import Translator
 
 from osgym_certify.ends.base import GoldenFile
+from osgym_certify.ends.docx_parts import set_in_paragraph
 from osgym_certify.ends.ooxml import Package
 from osgym_certify.ends.xlsx_parts import Book, CellContent
 from osgym_host.tasks.evaluator.inputs import InputFile, Unreadable
@@ -111,3 +113,34 @@ def golden_workbook(task: dict[str, Any]) -> GoldenFile:
             value = asked.content((cell.row, cell.column))
             asked.put((cell.row, cell.column), CellContent(value.kind, value.text, text))
     return GoldenFile(path, package.data(), before)
+
+
+def golden_document(task: dict[str, Any]) -> GoldenFile:
+    """The document that a task of Writer asks for, if it is about texts, formats, order or styles."""
+    path, before = uploaded(task)
+    made = docx.Document(io.BytesIO(before))
+    styles = {one.text: one.style for one in made.paragraphs}
+    rows = _rules(task, "check_document_text")["paragraphs"]
+    filled = [one for one in made.paragraphs if one.text.strip()]
+    assert len(filled) == len(rows)
+    for paragraph, row in zip(filled, rows, strict=True):
+        style = styles.get(row, paragraph.style)
+        paragraph.text, paragraph.style = row, style
+    for rule in _rules(task, "check_xml_parts").get("parts", []):
+        style_id = re.search(r"pStyle\[@w:val='(\w+)'\]", rule["path"])
+        for paragraph in made.paragraphs:
+            if style_id and paragraph.text in rule.get("values", []):
+                named = next(one for one in made.styles if one.style_id == style_id[1])
+                paragraph.style = named
+    for format_name, words in _rules(task, "check_text_formats").get("formats", {}).items():
+        for paragraph in made.paragraphs:
+            parts = re.split(rf"\b({'|'.join(map(re.escape, {*words}))})\b", paragraph.text) if words else []
+            if len(parts) > 1:
+                paragraph.text = ""
+                for number, part in enumerate(parts):
+                    run = paragraph.add_run(part)
+                    if number % 2:
+                        setattr(run, {"underlined": "underline"}.get(format_name, format_name), True)
+    for paragraph in made.paragraphs:  # as LibreOffice states the usual style; python-docx leaves it out
+        set_in_paragraph(paragraph._p, "pStyle", val=str(paragraph.style and paragraph.style.style_id))
+    return GoldenFile(path, document_bytes(made), before)
