@@ -420,6 +420,7 @@ OF_RULES = {"compare_config", "compare_answer", "check_html_background_image", "
 
 NEED_OTHERS = frozenset(
     {
+        "check_by_verifier",
         "check_python_file_by_test_suite",
         "compare_epub",
         "compare_unique_train_records",
@@ -428,7 +429,7 @@ NEED_OTHERS = frozenset(
         "is_in_vm_clickboard",
     }
 )
-"""Metrics that can read no control: their expected file is of another kind than their result, or there are
+"""Metrics that can read no control: their expected value is of another kind than their result, or there are
 two, or they read no file, or such a file is too large to be a control."""
 
 

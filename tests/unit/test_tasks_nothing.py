@@ -28,8 +28,8 @@ from osgym_host.tasks.evaluator.run import scored
 from osgym_host.tasks.values import Value
 
 PAGE = Path(__file__).parents[2] / "docs" / "design" / "scoring.md"
-NEED_A_PROGRAM = {"check_python_file_by_test_suite"}
-"""Metrics that run in the confined evaluator only (`tests/integration/test_tasks_programs.py`)."""
+NEED_A_PROGRAM = {"check_by_verifier", "check_python_file_by_test_suite"}
+"""Metrics that run in the confined evaluator only (`test_tasks_programs.py`, `test_tasks_verifiers.py`)."""
 pytestmark = pytest.mark.filterwarnings("ignore")
 
 

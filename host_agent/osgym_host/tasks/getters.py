@@ -7,6 +7,7 @@ with the name of a reader. The names are OSWorld's, but for ``vm_window_titles``
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
+from dataclasses import replace
 from typing import Annotated, Any
 
 from pydantic import BeforeValidator, Field
@@ -115,6 +116,26 @@ async def _files(
     others = [await get(paths[i], names[i]) for i in range(len(paths)) if many and i not in wanted]
     beside = tuple(file for file in others if not isinstance(file, Value))
     return Value(files=tuple(files), beside=beside, many=len(files) > 1)
+
+
+class PathsParameters(Parameters):
+    paths: Annotated[list[FilePath], Field(max_length=MAX_FILES)]
+
+
+@getter(PathsParameters)
+async def vm_files(run: TaskRun, parameters: PathsParameters) -> Value:
+    """Files of the guest, each under its path; those that do not exist or cannot be read are left out."""
+    asking, files = replace(run, disk=None), []
+    for path in parameters.paths:
+        try:
+            got = await guest_file(asking, path, path)
+        except GuestRefused as error:
+            if is_ours(error):
+                raise
+            continue
+        if isinstance(got, NamedFile):
+            files.append(NamedFile(got.path, path))
+    return Value(files=tuple(files), many=True) if files else Value(data={})
 
 
 class PathParameters(Parameters):

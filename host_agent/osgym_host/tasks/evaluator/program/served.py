@@ -61,7 +61,7 @@ class _Program:
         builtins.input = lambda prompt="": self._ask_back("input", (prompt,), {})
 
     def serve(self) -> None:
-        sys.meta_path.insert(0, _GivenFiles(self._channel.receive()["modules"]))
+        sys.meta_path.insert(0, GivenFiles(self._channel.receive()["modules"]))
         while True:
             self._answer(self._channel.receive())
 
@@ -195,7 +195,7 @@ class _Program:
                 return self._value(message["value"])
 
 
-class _GivenFiles(importlib.abc.MetaPathFinder, importlib.abc.Loader):
+class GivenFiles(importlib.abc.MetaPathFinder, importlib.abc.Loader):
     """An importer of a result's files from memory, since the process has no folder to import from."""
 
     def __init__(self, texts: Mapping[str, str]) -> None:
