@@ -21,7 +21,8 @@ HEAD = """# Setup steps, getters, metrics
 A task file may name these functions. `osgym task reference` prints this page from the code. Any other name is
 refused with `task_unsupported`; `osgym task check` reports that before anything runs. Names and meanings are
 those of OSWorld, if OSWorld has the function. [How a task is written](../tasks/README.md) lists OSGym's own
-functions, and metrics that differ from OSWorld's on purpose.
+functions, and metrics that differ from OSWorld's on purpose. `osgym task import` converts
+[task sets of other projects](import.md).
 
 A parameter shown with a value is optional, with that value as its default."""
 _STEPS = """## Setup steps
