@@ -16,6 +16,7 @@ from typing import Any
 from lxml import etree
 
 from osgym_certify.ends.base import Content, GoldenFile, Must, Variants, distinct
+from osgym_certify.ends.draw import Dice, by_name
 
 MAX_EXPANDED_BYTES = 64 << 20
 """Largest sum of the parts' sizes; a larger archive counts as a zip bomb."""
@@ -271,11 +272,11 @@ def variants_of(
     """
 
     def variants(golden: GoldenFile, dice: random.Random) -> list[Content]:
-        seed = dice.getrandbits(64)
+        drawn = by_name(dice)
         try:
             package = Package.read(golden.data)
-            made = list(more(package.copy(), golden, _dice(seed, "")) if more is not None else ())
-            made += _applied(changes, must, package, golden, seed)
+            made = list(more(package.copy(), golden, drawn("")) if more is not None else ())
+            made += _applied(changes, must, package, golden, drawn)
         except UnreadableFile:
             return []
         return distinct(golden, made)
@@ -284,17 +285,13 @@ def variants_of(
 
 
 def _applied(
-    changes: Mapping[str, Change], must: Must, package: Package, golden: GoldenFile, seed: int
+    changes: Mapping[str, Change], must: Must, package: Package, golden: GoldenFile, drawn: Dice
 ) -> Iterator[Content]:
     for name, change in changes.items():
         draft = package.copy()
-        result = change(draft, golden, _dice(seed, name))
+        result = change(draft, golden, drawn(name))
         if result:
             yield Content(name, must, result if isinstance(result, bytes) else draft.data())
-
-
-def _dice(seed: int, name: str) -> random.Random:
-    return random.Random(f"{seed} {name}")  # noqa: S311 - dice
 
 
 def before_of(golden: GoldenFile) -> Package | None:
