@@ -5,7 +5,8 @@ from __future__ import annotations
 import contextlib
 import json
 import os
-from collections.abc import Callable
+import shutil
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +14,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from click.testing import CliRunner, Result
-from hypothesis import given
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from tests.support import foreign_sets
 from tests.support.foreign_sets import LINE, REPORT, own_task, write
@@ -113,6 +114,10 @@ def test_a_task_of_gym_anything(tmp_path: Path) -> None:
     assert LINE not in config and "verifier" not in config and "export_result" not in config
     assert evaluator["result"] == {"type": "vm_files", "paths": ["/tmp/task_result.json", REPORT]}
     assert evaluator["options"] == {"passed_only": True}
+    first, *_, last = [step["parameters"] for step in evaluator["postconfig"]]
+    assert first["command"][-1].endswith("/export_result.sh /tmp/task_result.json")
+    assert last["command"][-1] == "rm -rf -- /workspace/tasks/count/export_result.sh"
+    assert task["config"][-1]["parameters"]["command"][-1] == "rm -rf -- /workspace/tasks/count/setup_task.sh"
     rules = evaluator["expected"]["rules"]
     assert rules["function"] == "verify_report" and list(rules["modules"]) == ["helpers"]
     assert rules["task"]["metadata"]["expected"] == LINE
@@ -240,7 +245,8 @@ def test_verifiers_may_lie_elsewhere_and_files_may_be_made(tmp_path: Path) -> No
     assert found["tasks"][0]["outcome"] == "converted"
     (task,) = tasks(tmp_path / "out")
     commands = [step["parameters"]["command"][-1] for step in task["config"] if step["type"] == "execute"]
-    assert commands[1:] == ["python3 /tmp/create_env.py", "rm -rf -- /tmp/create_env.py", "bash /b.sh"]
+    assert commands[1:3] == ["python3 /tmp/create_env.py", "rm -rf -- /tmp/create_env.py"]
+    assert commands[3:] == ["bash /b.sh", "rm -rf -- /b.sh"]
 
 
 def test_osworld_is_copied_and_what_is_missing_is_named(tmp_path: Path) -> None:
@@ -285,6 +291,20 @@ def test_rows_of_parquet(tmp_path: Path) -> None:
     assert "not a readable Parquet file" in row["reason"]
 
 
+def test_rows_of_each_trainer(tmp_path: Path) -> None:
+    """The columns that the integrations of TRL, verifiers, verl and SkyRL have."""
+    columns: list[dict[str, Any]] = [
+        {"task": json.dumps(own_task("a"))},
+        {"desktop_task": json.dumps(own_task("b"))},
+        {"extra_info": {"index": 0, "task": json.dumps(own_task("c"))}},
+        {"answer": json.dumps(own_task("d"))},
+        {"info": json.dumps({"task": own_task("e")})},
+    ]
+    (tmp_path / "r.jsonl").write_text("".join(json.dumps({"prompt": "x", **row}) + "\n" for row in columns))
+    report("rows", tmp_path / "r.jsonl", tmp_path / "out")
+    assert [task["id"] for task in tasks(tmp_path / "out")] == ["a", "b", "c", "d", "e"]
+
+
 def test_rows_that_hold_no_task(tmp_path: Path) -> None:
     """Each is refused with its reason; the others are converted."""
     lines = [
@@ -304,6 +324,17 @@ def test_rows_that_hold_no_task(tmp_path: Path) -> None:
         and "none of the columns" in words[2]
         and "has an answer and no task" in words[3]
     )
+
+
+def test_a_file_that_the_task_asks_for_is_not_removed(tmp_path: Path) -> None:
+    """What the description names is the policy's, also where the hook after the task reads it."""
+    source = foreign_sets.gym_anything(tmp_path / "set")
+    path = "fruit_env/tasks/count/task.json"
+    original = json.loads((source / path).read_text())
+    write(source, {path: {**original, "description": "Write /tmp/task_result.json."}})
+    report("gym-anything", source, tmp_path / "out")
+    (task,) = tasks(tmp_path / "out")
+    assert "/tmp/task_result.json" not in str(task["evaluator"]["postconfig"][0])
 
 
 # Hostile sets.
@@ -359,6 +390,11 @@ def test_large_and_deep_files_are_refused(tmp_path: Path) -> None:
 def test_names_do_not_leave_the_output_folder(tmp_path: Path) -> None:
     """An id that is a path becomes a file's name; control characters do not reach the terminal."""
     source = foreign_sets.cua_gym(tmp_path / "set")
+    write(
+        source, {"half/meta.json": {"id": "\ud800"}, "half/check.sh": "", "half/instruction.md": "\x1b[31m"}
+    )
+    assert run("cua-gym", source, tmp_path / "half").exit_code == 1
+    shutil.rmtree(source / "half")
     write(source, {"count_apples/meta.json": {"id": "../../../\x1b[31mevil"}})
     result = run("cua-gym", source, tmp_path / "out")
     assert result.exit_code == 0 and "\x1b[31m" not in result.output
@@ -447,6 +483,45 @@ def test_a_digest_is_of_names_and_contents(tmp_path: Path) -> None:
     with pytest.raises(SourceError, match="not UTF-8"):
         write(tmp_path, {"c": b"\xff"})
         folder.text("c")
+
+
+ANY = st.recursive(
+    st.none() | st.booleans() | st.integers(-9, 99) | st.floats() | st.text(max_size=9) | st.just("/a/../b"),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=5), inner, max_size=3),
+    max_leaves=6,
+)
+FILES = {
+    "cua-gym": ("count_apples/meta.json",),
+    "gym-anything": ("fruit_env/env.json", "fruit_env/tasks/count/task.json"),
+    "opencomputer": ("tasks/mousepad_count/task.json",),
+    "osworld": ("examples/mousepad/7f3a-osworld.json",),
+}
+
+
+@pytest.mark.parametrize("layout", FILES)
+@settings(max_examples=40, suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
+@given(data=st.data())
+def test_any_value_in_any_place_is_converted_or_refused(
+    layout: str, tmp_path: Path, data: st.DataObject
+) -> None:
+    """A set whose JSON has one value replaced ends in a report, never in an error of Python."""
+    source = SETS[layout](tmp_path / "set")
+    path = source / data.draw(st.sampled_from(FILES[layout]))
+    content = json.loads(path.read_text())
+    owner, place = data.draw(st.sampled_from(list(_places(content))))
+    owner[place] = data.draw(ANY)
+    path.write_text(json.dumps(content))
+    result = run(layout, source, tmp_path / "out", "--json")
+    assert isinstance(result.exception, SystemExit | None), result.exception
+    assert result.exit_code in {0, 1, 2}
+
+
+def _places(value: Any) -> Iterator[tuple[Any, Any]]:
+    """Yield each place of a JSON value: its container, and the key or index there."""
+    if isinstance(value, dict | list):
+        for place in list(value) if isinstance(value, dict) else range(len(value)):
+            yield value, place
+            yield from _places(value[place])
 
 
 @given(st.text(max_size=40))

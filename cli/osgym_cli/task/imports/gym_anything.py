@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 import shlex
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import PurePosixPath
 from typing import Any
 
@@ -61,10 +61,12 @@ def _convert(source: SourceFolder, place: str, options: ImportOptions) -> Conver
     before = [*_hook(env, "post_start"), *_hook(original, "pre_task")]
     account = _account(env)
     config = [make_folder(WORKSPACE), *account, *uploads(visible), *_run(before)]
-    fresh = [path for path in verifier.paths if path.startswith("/tmp/")]  # noqa: S108 - a path in the desktop
+    if before:
+        config.append(shell(removal(before)))
     postconfig: list[Step] = []
     if after:
-        postconfig = [shell(removal([*after, *fresh])), *uploads(hidden), *_run(after), shell(removal(after))]
+        stale = _exported(verifier.paths, hidden, original)
+        postconfig = [shell(removal([*after, *stale])), *uploads(hidden), *_run(after), shell(removal(after))]
     check_size([*config, *postconfig])
     scripts = [file.data.decode(errors="replace") for file in (*visible.values(), *hidden.values())]
     texts = [text for text in scripts if text.startswith("#!")]
@@ -124,6 +126,19 @@ def _hook(owner: Mapping[str, Any], name: str) -> list[str]:
     ):
         raise SourceError(f"the hook {name} must be an absolute path without '..', not {odd[:100]!r}")
     return paths
+
+
+def _exported(
+    paths: Iterable[str], hooks: Mapping[str, SourceFile], original: Mapping[str, Any]
+) -> list[str]:
+    """Return the temporary files that the hooks after the task export.
+
+    They are removed before, since a policy may have made them: root itself cannot overwrite a file of another
+    user in ``/tmp``. What the task's description names is the policy's to make.
+    """
+    text = "".join(hook.data.decode(errors="replace") for hook in hooks.values())
+    asked = str(original.get("description"))
+    return [path for path in paths if path.startswith("/tmp/") and path in text and path not in asked]  # noqa: S108
 
 
 def _run(scripts: list[str]) -> list[Step]:

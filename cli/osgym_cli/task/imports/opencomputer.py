@@ -140,6 +140,8 @@ def _config(
     steps += [
         shell(f"{'python3' if path.endswith('.py') else 'bash'} {shlex.quote(path)}") for path in scripts
     ]
+    if scripts:
+        steps.append(shell(removal(scripts)))
     if app not in _PROGRAMS:
         return steps, [*missing, f"the way to start {app}"]
     opened = [path for path in at_hand if path not in scripts][:1]

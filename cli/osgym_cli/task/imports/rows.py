@@ -13,7 +13,7 @@ from osgym_cli.task.imports.results import Attempt, Conversion, ImportOptions
 from osgym_cli.task.imports.source import SourceError, SourceFolder, parse_object
 from osgym_cli.task.imports.staging import text_parameter
 
-_COLUMNS = ("task", "desktop_task", "answer", "info")
+_COLUMNS = ("task", "desktop_task", "extra_info", "answer", "info")
 """Columns that may hold a task: those of OSGym's own integrations first."""
 MAX_ROWS_BYTES = 1 << 30
 MAX_ROWS = 100_000
