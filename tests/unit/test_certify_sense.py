@@ -111,6 +111,8 @@ def test_a_sound_task_has_no_findings() -> None:
             assert [one for one in findings(shipped) if one.severity is Severity.WRONG] == [], path
 
 
+CONVERTED = {"type": "vm_file", "path": "/home/user/Documents/note-pears.csv", "dest": "n"}
+CONVERT = {"postconfig": [run(["soffice", "--convert-to", "csv", NOTE])]}
 OTHER_FILE = {"type": "vm_file", "path": "/home/user/Documents/summary.txt", "dest": "s"}
 MADE_FILE = evaluated(check("check_text_lines", OTHER_FILE, TEXT))
 NO_APPLES = [upload("/home/user/x.txt", "nothing")]
@@ -126,6 +128,8 @@ TABS = {"type": "open_tabs_info"}
     [
         (Code.INVALID, W, {"id": "x"}, "evaluator"),
         (Code.UNNAMED_FILE, W, MADE_FILE, "evaluator.result reads"),
+        (Code.UNNAMED_FILE, D, {**MADE_FILE, "instruction": "Have figs for pears in a summary."}, "summary"),
+        (Code.UNNAMED_FILE, D, command(["cat", "/home/user/summary.txt"]), "evaluator.result reads"),
         (Code.UNNAMED_VALUE, W, ask("Replace pears by something else in ~/Documents/note.txt."),
          "evaluator.expected.rules.lines[1]"),
         (Code.UNNAMED_VALUE, D, ask("Have Impress save every few minutes.", **SAVE),
@@ -200,6 +204,7 @@ POLLED = "for i in $(seq 40); do grep -q figs x && break; sleep 0.1; done"
     [
         (Code.UNNAMED_FILE, {**MADE_FILE, "instruction": "Have figs for pears in Summary.txt."}),
         (Code.UNNAMED_FILE, {**MADE_FILE, "config": more(run("touch summary.txt"))["config"]}),
+        (Code.UNNAMED_FILE, evaluated({**check("check_text_lines", CONVERTED, TEXT), **CONVERT})),
         (Code.UNNAMED_FILE, ask("Have it save each 7 minutes.", **SAVE)),
         (Code.UNNAMED_VALUE, ask("Have it save every seven minutes.", **SAVE)),
         (Code.UNNAMED_VALUE, evaluated(check("check_text_lines", FILE, {"lines": ["5"]}))),
@@ -254,11 +259,48 @@ def test_documents_that_the_set_up_brings_are_read() -> None:
     book = {"type": "vm_file", "path": "/home/user/a.xlsx", "dest": "a"}
 
     def wanted(**cells: Any) -> set[Code]:
-        return of(ask("Do it.", config=config, evaluator=check("check_xlsx_cells", book, {"cells": cells})))
+        return of(
+            ask("Fill A1 and C1.", config=config, evaluator=check("check_xlsx_cells", book, {"cells": cells}))
+        )
 
     assert wanted(A1="Grapefruit", C1=13) == set()
     assert wanted(A1="Pomegranate") == {Code.UNNAMED_VALUE}
     assert wanted(A1="Grapefruit", B1=12) == {Code.UNTOUCHED}
+
+
+def test_changed_lines_are_named() -> None:
+    """By the words that the line before did not have, unless another file has them."""
+    said = "Replace pears by {} in ~/Documents/note.txt, which is open, and save it."
+    lines = ["3 apples", "2 pears", "5 figs"]
+    config = [upload(NOTE, "".join(f"{line}\n" for line in lines)), *SOUND["config"][1:]]
+    changed = check("check_text_lines", FILE, {"lines": ["3 apples", "2 figs", "5 figs"]})
+
+    def found(what: str, *others: dict[str, Any]) -> list[str]:
+        one = ask(said.format(what), config=[*config, *others], evaluator=changed)
+        return [f"{finding.code} {finding.severity} {finding.message[:37]}" for finding in findings(one)]
+
+    (only,) = found("the other fruit")
+    assert only == "unnamed-value doubtful evaluator.expected.rules.lines[1] has"
+    assert found("figs") == found("the word of fruit.txt", upload("/home/user/fruit.txt", "figs")) == []
+
+
+def test_changed_cells_are_named() -> None:
+    """Themselves, in a range, by column or by heading; a table that is rearranged need not be."""
+    cells = {"A1": "Fruit", "B1": "Number", "C1": "Price", "A2": "figs", "B2": 2, "C2": 5}
+    config = [step("upload_file", files=[workbook(cells)])]
+    book = {"type": "vm_file", "path": "/home/user/a.xlsx", "dest": "a"}
+
+    def found(instruction: str, **wanted: Any) -> list[Code]:
+        rules = {"cells": {**cells, **wanted}}
+        return codes(
+            findings(ask(instruction, config=config, evaluator=check("check_xlsx_cells", book, rules)))
+        )
+
+    for named_place in ("in D3", "in D2:E9", "in column D", "below the price"):
+        assert found(f"Put the sum of the price {named_place}.", D3=7) == []
+    assert found("Put the sum into the table.", D3=7) == [Code.UNNAMED_CELL]
+    assert found("Double the number.", B2=4) == []
+    assert found("Turn the table.", A2=1, B2=7, C2=2, D2=4) == []
 
 
 def test_contents_that_cannot_be_read_make_a_doubt() -> None:

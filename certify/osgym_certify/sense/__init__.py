@@ -6,6 +6,7 @@ from collections.abc import Collection, Mapping
 from typing import Any
 
 from osgym_certify.sense.base import Code, Finding, Severity, view_of
+from osgym_certify.sense.edits import unnamed_edits
 from osgym_certify.sense.named import unnamed
 from osgym_certify.sense.sets import duplicates
 from osgym_certify.sense.steps import steps
@@ -29,5 +30,11 @@ def findings(task: Mapping[str, Any], known_ends: Collection[str] | None = None)
         view = view_of(validate_task(dict(task)), task)
     except InvalidTask as error:
         return [Finding(Code.INVALID, Severity.WRONG, str(error))]
-    found = [*unnamed(view), *surroundings(view), *steps(view), *verdicts(view, known_ends)]
+    found = [
+        *unnamed(view),
+        *unnamed_edits(view),
+        *surroundings(view),
+        *steps(view),
+        *verdicts(view, known_ends),
+    ]
     return list(dict.fromkeys(found))

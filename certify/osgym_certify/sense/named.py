@@ -36,6 +36,8 @@ _COMMON = frozenset(
     }
 )  # fmt: skip
 """Words that programs print of themselves."""
+_PATH = re.compile(r"(?<![\w.])(?:~|/home/[\w-]+)(?:/[\w.@%+-]+)+")
+_FILE_FIELD = re.compile(r"\.(?:ppt_file_)?path(?:\[\d+\])?$")
 _HOME = re.compile(r"^(?:~|/home/[^/]+)/?")
 _FILES = frozenset({"vm_file", "content_from_vm_file", "list_directory", "audio_in_slide"})
 
@@ -52,23 +54,24 @@ def unnamed(view: View) -> Iterator[Finding]:
 
 
 def _files(view: View, check: RawCheck, known: Known) -> Iterator[Finding]:
-    if check.result.get("type") not in _FILES:
-        return
     field = f"evaluator.result{check.place}"
-    named = [
-        text
-        for name, text in leaves(check.result, field)
-        if re.search(r"\.(?:ppt_file_)?path(\[\d+\])?$", name)
-    ]
-    for path in dict.fromkeys(str(one) for one in named):
-        if _is_own(path) or _is_shown(path, view, known):
+    if check.result.get("type") in _FILES:
+        found = [str(text) for name, text in leaves(check.result, field) if _FILE_FIELD.search(name)]
+        severity = Severity.WRONG
+    else:
+        found = [path.rstrip(".") for path in _PATH.findall(check.command)]
+        severity = Severity.DOUBTFUL  # the command may make the file itself
+    for path in dict.fromkeys(found):
+        if _is_own(path) or _is_shown(path, view):
             continue
-        name = PurePosixPath(path).name
+        stem = PurePosixPath(path).stem
+        if all(map(known.has, words_of(stem))) and numbers_of(stem) <= known.numbers:
+            severity = Severity.DOUBTFUL  # the words are there, perhaps as the name
         yield Finding(
             Code.UNNAMED_FILE,
-            Severity.WRONG,
+            severity,
             f"{field} reads {quoted(path)}, and neither the instruction nor the set-up has the name "
-            f"{quoted(name)}: name it in the instruction",
+            f"{quoted(PurePosixPath(path).name)}: name it in the instruction",
         )
 
 
@@ -78,16 +81,17 @@ def _is_own(path: str) -> bool:
     return inside is None or any(part.startswith(".") for part in path.split("/"))
 
 
-def _is_shown(path: str, view: View, known: Known) -> bool:
-    """Return whether the name is in the instruction, or the set-up makes or opens the file."""
+def _is_shown(path: str, view: View) -> bool:
+    """Return whether the instruction has the name, the set-up has it, or `postconfig` makes the file."""
     name = PurePosixPath(path).name.casefold()
-    stem = PurePosixPath(name).stem
     if name in view.instruction.casefold():
         return True
-    if all(map(known.has, words_of(stem))) and numbers_of(stem) <= known.numbers:
+    texts = [str(value).casefold() for step in view.steps for _, value in leaves(step.parameters, "")]
+    if any(name in text for text in texts):
         return True
-    texts = (str(value).casefold() for step in view.setup for _, value in leaves(step.parameters, ""))
-    return any(name in text for text in texts)
+    converts = any("--convert-to" in step.command for step in view.postconfig)
+    sources = [PurePosixPath(text).stem for text in texts if text.startswith("/")]
+    return converts and any(name.startswith(source) for source in sources if source)
 
 
 def _values(view: View, check: RawCheck, known: Known) -> Iterator[Finding]:

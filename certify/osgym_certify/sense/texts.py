@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import binascii
+import html
 import io
 import re
 import zipfile
@@ -17,6 +18,7 @@ MAX_MEMBER_BYTES = 8 << 20
 """Bytes that are read of each member of an archive."""
 _WORD = re.compile(r"[^\W\d_]+")
 _NUMBER = re.compile(r"\d+(?:[.,]\d+)*")
+_LINE_END = re.compile(r"</(?:w:p|text:p|text:h|a:p|si|row)>")
 _TAG = re.compile(r"<[^>]*>")
 _STEM = 5
 """Letters that two forms of a word have in common: “maximize” and “maximized”."""
@@ -80,6 +82,12 @@ class Known:
         """Return whether a word is known, in this or another form."""
         return word in self.words or (len(word) >= _STEM and word[:_STEM] in self.stems)
 
+    def is_named(self, word: str) -> bool:
+        """Return whether the instruction has a word, in this or another form."""
+        if word in self.named:
+            return True
+        return len(word) >= _STEM and any(one.startswith(word[:_STEM]) for one in self.named)
+
     def makes(self, word: str) -> bool:
         """Return whether a word begins or ends with one of the instruction, as after a replacement."""
         parts = (one for one in self.named if len(one) >= _SHORT_PART)
@@ -140,7 +148,8 @@ def _archive_text(data: bytes) -> str | None:
                 with archive.open(member) as stream:
                     text = stream.read(MAX_MEMBER_BYTES).decode("utf-8", "replace")
                 if member.filename.endswith((".xml", ".rels")):
-                    found += [_TAG.sub(" ", text), _TAG.sub("", text)]
+                    lines = _TAG.sub("", _LINE_END.sub("\n", text))
+                    found += [_TAG.sub(" ", text), html.unescape(lines)]
                 else:
                     found.append(text)
     except (zipfile.BadZipFile, NotImplementedError, OSError, RuntimeError, ValueError):
