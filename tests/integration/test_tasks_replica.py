@@ -368,3 +368,19 @@ async def test_the_home_is_kept_but_for_what_may_change(
         await episode.step({"op": "done"})
         verdict = await episode.evaluate()
     assert verdict.reward == reward, verdict
+
+
+async def test_a_verifier_gets_the_files_that_exist(client: AsyncClient) -> None:
+    """Each under its path; a missing file, a folder and a file without permission are left out."""
+    verifier = (
+        "def verify(files):\n    return {'score': files == {'/home/user/a': b'x'}, 'feedback': str(files)}\n"
+    )
+    paths = ["/home/user/a", "/home/user/gone", "/home/user", "/etc/shadow", "/dev/zero"]
+    made = task(
+        [step("upload_file", files=[{"path": "/home/user/a", "text": "x"}])],
+        func="check_by_verifier",
+        result={"type": "vm_files", "paths": paths},
+        expected=rule(verifier=verifier, function="verify"),
+    )
+    verdict = await score(client, made)
+    assert verdict.reward == 1.0, verdict
