@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
+
+from click.testing import CliRunner, Result
+
+from osgym_cli.main import main
 
 REPORT = "/home/user/report.txt"
 LINE = "42 apples"
@@ -217,3 +221,30 @@ def rows(root: Path) -> Path:
     ]
     text = "".join(json.dumps(line) + "\n" for line in lines)
     return write(root, {"train.jsonl": text}) / "train.jsonl"
+
+
+SETS: dict[str, Callable[[Path], Path]] = {
+    "osworld": osworld,
+    "cua-gym": cua_gym,
+    "gym-anything": gym_anything,
+    "opencomputer": opencomputer,
+    "rows": lambda root: rows(root).parent,
+}
+
+
+def run(layout: str, source: Path, out: Path, *more: str) -> Result:
+    """Run the command."""
+    return CliRunner().invoke(main, ["task", "import", layout, str(source), "--out", str(out), *more])
+
+
+def report(layout: str, source: Path, out: Path, *more: str) -> dict[str, Any]:
+    """Run the command and return its report."""
+    result = run(layout, source, out, "--json", *more)
+    assert result.exit_code in {0, 1}, result.output
+    found: dict[str, Any] = json.loads(result.output)
+    return found
+
+
+def tasks(out: Path) -> list[dict[str, Any]]:
+    """Return the task files that were written."""
+    return [json.loads(path.read_bytes()) for path in sorted(out.rglob("*.json"))]
