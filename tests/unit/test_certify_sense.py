@@ -130,6 +130,8 @@ TABS = {"type": "open_tabs_info"}
         (Code.UNNAMED_FILE, W, MADE_FILE, "evaluator.result reads"),
         (Code.UNNAMED_FILE, D, {**MADE_FILE, "instruction": "Have figs for pears in a summary."}, "summary"),
         (Code.UNNAMED_FILE, D, command(["cat", "/home/user/summary.txt"]), "evaluator.result reads"),
+        (Code.UNNAMED_VALUE, D,
+         evaluated(check("exact_match", COMMAND, {"expected": "./note-apples.txt\n"})), "“note-apples.txt”"),
         (Code.UNNAMED_VALUE, W, ask("Replace pears by something else in ~/Documents/note.txt."),
          "evaluator.expected.rules.lines[1]"),
         (Code.UNNAMED_VALUE, D, ask("Have Impress save every few minutes.", **SAVE),

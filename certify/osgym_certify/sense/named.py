@@ -37,6 +37,7 @@ _COMMON = frozenset(
 )  # fmt: skip
 """Words that programs print of themselves."""
 _PATH = re.compile(r"(?<![\w.])(?:~|/home/[\w-]+)(?:/[\w.@%+-]+)+")
+_FILE_NAME = re.compile(r"(?<![\w.@-])[A-Za-z][\w-]*\.[a-z][a-z0-9]{1,4}(?![\w.(-])")
 _FILE_FIELD = re.compile(r"\.(?:ppt_file_)?path(?:\[\d+\])?$")
 _HOME = re.compile(r"^(?:~|/home/[^/]+)/?")
 _FILES = frozenset({"vm_file", "content_from_vm_file", "list_directory", "audio_in_slide"})
@@ -124,6 +125,9 @@ def _words(name: str, text: str, check: RawCheck, known: Known) -> Iterator[Find
         for word in words_of(text) - _COMMON - words_of(check.command)
         if len(word) >= _SHORT and not known.has(word) and not known.makes(word)
     )
+    if not missing:
+        shown = known.text + check.command.casefold()
+        missing = sorted(name for name in _FILE_NAME.findall(text) if name.casefold() not in shown)
     if missing:
         certain = (
             check.result.get("type") in _FILES and not known.opaque

@@ -9,7 +9,7 @@ import io
 import re
 import zipfile
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from osgym_certify.sense.base import View, leaves
@@ -67,6 +67,7 @@ class Known:
 
     Attributes:
         named: Words of the instruction alone.
+        text: The instruction and what the set-up makes, in lower case.
         opaque: The set-up brings contents that cannot be read here: downloads, pictures, sites.
         data: The set-up brings contents from which values can be computed.
     """
@@ -75,6 +76,7 @@ class Known:
     numbers: frozenset[str]
     stems: frozenset[str]
     named: frozenset[str]
+    text: str = field(repr=False)
     opaque: bool
     data: bool
 
@@ -111,7 +113,9 @@ def known_of(view: View) -> Known:
     words = words_of(whole)
     stems = frozenset(word[:_STEM] for word in words if len(word) >= _STEM)
     named = frozenset(words_of(view.instruction))
-    return Known(frozenset(words), frozenset(numbers_of(whole)), stems, named, opaque, data or opaque)
+    return Known(
+        frozenset(words), frozenset(numbers_of(whole)), stems, named, whole.casefold(), opaque, data or opaque
+    )
 
 
 def text_of(file: Mapping[str, Any]) -> str | None:
