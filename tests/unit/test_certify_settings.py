@@ -84,7 +84,7 @@ def test_mutations_of_a_new_bookmark(seed: int) -> None:
     assert moved["other"]["children"] == golden["roots"]["bookmark_bar"]["children"][2:]
     for value in made["one value changed"]:
         [place] = json_tree.changes(golden, value)
-        assert place[:4] == ("roots", "bookmark_bar", "children", 2) and place[4] in ("name", "type", "url")
+        assert place[:4] == ("roots", "bookmark_bar", "children", 2) and place[4] in ("name", "url")
     [value] = made["one value written as another type"]
     [place] = json_tree.changes(golden, value)
     assert json_tree.get(value, place) == [json_tree.get(golden, place)]
@@ -282,6 +282,30 @@ def test_equivalents_of_settings() -> None:
         )
     }
     assert "comment line added" in names and "spaces around equals signs changed" not in names
+
+
+def test_sections_of_vlc_are_not_read() -> None:
+    """A key in another section is no mutation of VLC's settings."""
+    data = b"[qt]\nx=1\n[core]\ny=2\n"
+    ordinary = ini_mutants(GoldenFile("/home/user/.config/a.conf", data)).keys()
+    of_vlc = ini_mutants(GoldenFile("/home/user/.config/vlc/vlcrc", data)).keys()
+    assert ordinary - of_vlc == {
+        "one entry moved to a new section",
+        "one entry moved to another section",
+        "one section renamed",
+    }
+
+
+def test_entries_that_dialogs_write_beside_the_wanted_ones_stay() -> None:
+    """Of a new launcher what people choose is changed, and of default applications the defaults."""
+    launcher = "[Desktop Entry]\nVersion=1.0\nName=A\nStartupNotify=false\n"
+    golden = GoldenFile("/home/user/Desktop/a.desktop", launcher.encode())
+    assert [entry.key for entry in (ini.parse(golden) or pytest.fail()).focus] == ["Name"]
+    golden = GoldenFile(
+        "/home/user/.config/mimeapps.list", DEFAULTS.encode(), b"[Default Applications]\na/b=c\n"
+    )
+    focus = (ini.parse(golden) or pytest.fail()).focus
+    assert [entry.key for entry in focus] == ["text/plain", "image/png"]
 
 
 @given(INI_TEXTS, st.none() | INI_TEXTS, st.integers())

@@ -141,6 +141,17 @@ def test_scripts_keep_what_the_system_needs_to_run_them() -> None:
     assert "one digit changed" in names and "one space added inside a line" not in names
 
 
+def test_comments_of_programs_are_not_changed() -> None:
+    """A word, digit or line of a comment does nothing."""
+    golden = GoldenFile("/a.py", b"# count to 3\nprint(12)\n")
+    for seed in range(10):
+        made = {one.name: one.data for one in text.mutations(golden, random.Random(seed))}
+        for name in ("one digit changed", "one letter changed", "one word removed"):
+            assert made[name].startswith(b"# count to 3\n") and made[name] != golden.data
+        assert made["one line removed"] == b"# count to 3\n"
+        assert "one line doubled" not in made
+
+
 def test_mutations_of_tables() -> None:
     """Columns, header, separator and quoted values are wrong one at a time."""
     rows = list(csv.reader(io.StringIO(TABLE)))

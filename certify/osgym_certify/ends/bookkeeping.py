@@ -10,7 +10,7 @@ import re
 _KEY = re.compile(
     r"checksum|hash|hmac|^mac$|super_mac|guid|uuid|(^|_|\W)ids?$|date|(^|_|\W)time|timestamp|_time|modified|"
     r"(^|_|\W)last(_|\W)|visit_count|version|geometry|placement|window|splitter|exit|crash|metrics|session_id|"
-    r"recent|meta_info|launch_count|seed",
+    r"recent|meta_info|launch_count|seed|^type$",
     re.IGNORECASE,
 )
 """Names of such entries in the files of Chromium, GTK, Qt and VLC."""

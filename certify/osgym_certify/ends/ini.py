@@ -17,6 +17,11 @@ _MAX_PUT_BACK = 6
 _OTHER_SECTION = "Another"
 _SECTION = re.compile(r"\s*\[([^\]]+)\]")
 _MAX_LINES = 20_000
+_VLC = "vlcrc"
+"""Ending of the name of VLC's settings, of which VLC reads no sections."""
+_LAUNCHER = ".desktop"
+_LAUNCHER_KEYS = ("Type", "Name", "Exec", "Icon", "Comment", "URL")
+"""Keys of a new launcher that people choose: dialogs write others beside them."""
 _SWITCHES = {"true": "false", "false": "true", "yes": "no", "no": "yes", "on": "off", "off": "on"}
 
 Key = tuple[str, str]
@@ -81,12 +86,13 @@ def mutations(golden: GoldenFile, dice: random.Random) -> Iterator[Content]:
     if settings is None:
         return
     drawn, values = by_name(dice), _values_of(settings.lines)
-    mutators = {**_MUTATORS, **(_OF_LAUNCHERS if golden.path.endswith(".desktop") else {})}
+    mutators = {**_MUTATORS, **(_OF_LAUNCHERS if golden.path.endswith(_LAUNCHER) else {})}
     yield from distinct(
         golden,
         [
             Content(name, Must.EARN_NOTHING, settings.text.encode(lines))
             for name, mutate in mutators.items()
+            if not (golden.path.endswith(_VLC) and name in _OF_SECTIONS)
             for lines in mutate(settings, drawn(name))
             if _values_of(lines) != values
         ],
@@ -96,7 +102,7 @@ def mutations(golden: GoldenFile, dice: random.Random) -> Iterator[Content]:
 def equivalents(golden: GoldenFile, dice: random.Random) -> Iterator[Content]:
     """Yield the same settings with other spaces, comments, blank lines and order.
 
-    VLC compares keys with their spaces, so its settings keep theirs.
+    VLC compares keys with their spaces, so its settings get no other ones.
     """
     settings = parse(golden)
     if settings is None:
@@ -107,7 +113,7 @@ def equivalents(golden: GoldenFile, dice: random.Random) -> Iterator[Content]:
         "blank lines added": _with_blank_lines(lines),
         "order of keys reversed in each section": _with_keys_reversed(settings),
     }
-    if not golden.path.endswith("vlcrc"):
+    if not golden.path.endswith(_VLC):
         made["spaces around equals signs changed"] = _with_other_spaces(settings)
     if lines.final and lines.bodies[-1]:
         made["last newline removed"] = Lines(lines.bodies, lines.separators, "")
@@ -128,10 +134,17 @@ def parse(golden: GoldenFile) -> Settings | None:
     focus = [
         entry
         for key, entry in entries.items()
-        if not is_bookkeeping(golden.path, entry.key, entry.value)
+        if not _is_kept_by_program(golden.path, entry)
         and (before is None or key not in before or before[key].value != entry.value)
     ]
+    if before is None and golden.path.endswith(_LAUNCHER):
+        focus = [entry for entry in focus if entry.key in _LAUNCHER_KEYS] or focus
     return Settings(golden.path, text, entries, before, tuple(focus))
+
+
+def _is_kept_by_program(path: str, entry: Entry) -> bool:
+    by_the_way = path.endswith("mimeapps.list") and entry.section != "Default Applications"
+    return by_the_way or is_bookkeeping(path, entry.key, entry.value)
 
 
 def _entries_of(lines: Lines) -> dict[Key, Entry]:
@@ -184,7 +197,11 @@ def _changes_put_back(settings: Settings, dice: random.Random) -> Iterator[Lines
         for key in dict.fromkeys([*before, *settings.entries])
         if (key in before) != (key in settings.entries) or before[key].value != settings.entries[key].value
     ]
-    wanted = [key for key in changed if not is_bookkeeping(settings.path, key[1])]
+    wanted = [
+        key
+        for key in changed
+        if not _is_kept_by_program(settings.path, before.get(key) or settings.entries[key])
+    ]
     if len(changed) < 2:  # the only change put back is the file before
         return
     for key in few(wanted, dice, _MAX_PUT_BACK):
@@ -330,3 +347,6 @@ _MUTATORS: Mapping[str, Callable[[Settings, random.Random], Iterable[Lines]]] = 
 _OF_LAUNCHERS: Mapping[str, Callable[[Settings, random.Random], Iterable[Lines]]] = {
     "Hidden=true added": _hidden,
 }
+_OF_SECTIONS = frozenset(
+    {"one entry moved to a new section", "one entry moved to another section", "one section renamed"}
+)

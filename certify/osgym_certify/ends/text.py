@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import replace
 from string import ascii_lowercase, digits
 
 from osgym_certify.ends.base import Content, GoldenFile, Must, distinct
@@ -14,6 +15,7 @@ from osgym_certify.ends.lines import BYTE_ORDER_MARK, Lines, Text, differences, 
 MAX_PUT_BACK = 6
 """Number of changed places of a file that are put back, each in a content of its own."""
 _SHELL_FILES = (".sh", ".bash", ".bashrc", ".profile", ".bash_aliases", ".bash_profile")
+_SOURCES = (".py", ".js", ".pl", ".rb", ".c", ".h", ".cpp", ".java", ".go", ".rs", ".css")
 _ADDED_LINE = "another line"
 _DIGIT = re.compile(r"[0-9]")
 _LETTER = re.compile(r"[A-Za-z]")
@@ -29,11 +31,13 @@ def mutations(golden: GoldenFile, dice: random.Random) -> Iterator[Content]:
     text = read(golden)
     if text is None:
         return
+    if is_program(golden):
+        text = replace(text, changed=_without_comments(text))
     drawn = by_name(dice)
     made = [
         Content(name, Must.EARN_NOTHING, text.encode(changed))
         for name, mutate in _MUTATORS.items()
-        if not (is_script(golden) and name in _HARMLESS_IN_SCRIPTS)
+        if not (is_program(golden) and name in _HARMLESS_IN_PROGRAMS)
         for changed in mutate(text, drawn(name))
     ]
     made += [Content(name, Must.EARN_NOTHING, data) for name, data in _encodings(golden, str(text.lines))]
@@ -56,6 +60,18 @@ def equivalents(golden: GoldenFile, dice: random.Random) -> Iterator[Content]:
 def is_script(golden: GoldenFile) -> bool:
     """Return whether a shell runs the file, which reads a CR or a mark as a part of a word."""
     return golden.data.startswith(b"#!") or golden.path.endswith(_SHELL_FILES)
+
+
+def is_program(golden: GoldenFile) -> bool:
+    """Return whether the file is the source of a program, in which comments and most spaces do nothing."""
+    return is_script(golden) or golden.path.endswith(_SOURCES)
+
+
+def _without_comments(text: Text) -> tuple[int, ...]:
+    """Return the numbers of the changed lines that do something, or all changed lines if none does."""
+    bodies = text.lines.bodies
+    own = [number for number in text.changed if not bodies[number].lstrip().startswith(("#", "//"))]
+    return tuple(own or text.changed)
 
 
 def _saved_by_editors(golden: GoldenFile, text: Text) -> Iterator[tuple[str, bytes]]:
@@ -204,7 +220,7 @@ _MUTATORS: Mapping[str, Mutator] = {
     "one word removed": _word_removed,
     "one space added inside a line": _space_added,
 }
-_HARMLESS_IN_SCRIPTS = frozenset(
+_HARMLESS_IN_PROGRAMS = frozenset(
     {"one line doubled", "empty line added at the start", "one space added inside a line"}
 )
 """Mutations that a program may still run with the right result."""
