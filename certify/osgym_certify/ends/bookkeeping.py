@@ -18,12 +18,17 @@ _VALUE = re.compile(r"\d{12,}(\.\d+)?|[0-9a-f]{32,}|[0-9a-f]{8}(-[0-9a-f]{4}){3}
 """Times in microseconds, digests and identities."""
 
 
+def is_of_program(file: str) -> bool:
+    """Return whether a file belongs to a program and not to a person: it or its folder is hidden."""
+    return "/." in file
+
+
 def is_bookkeeping(file: str, name: str, value: object = "") -> bool:
     """Return whether a program writes an entry for itself, by the entry's name or its value.
 
     Args:
-        file: Absolute path of the settings. Only hidden files and those in hidden folders belong to programs.
+        file: Absolute path of the settings. Only programs' own files have such entries.
         name: Name of the entry.
         value: Value of the entry: text or number.
     """
-    return "/." in file and bool(_KEY.search(name) or _VALUE.fullmatch(str(value)))
+    return is_of_program(file) and bool(_KEY.search(name) or _VALUE.fullmatch(str(value)))

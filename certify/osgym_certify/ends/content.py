@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 from osgym_certify.ends import archive, csv_table, database, ini, json_file, picture, text
 from osgym_certify.ends.archive_files import read as read_archive
 from osgym_certify.ends.base import Content, GoldenFile, Must, Variants, distinct
+from osgym_certify.ends.bookkeeping import is_of_program
 from osgym_certify.ends.draw import by_name
 from osgym_certify.ends.lines import decode
 
@@ -94,12 +95,12 @@ def _is_office_file(golden: GoldenFile) -> bool:
 
 
 def _is_settings(golden: GoldenFile) -> bool:
-    named = _ends_with(*_SETTINGS)(golden) or "/." in golden.path
+    named = _ends_with(*_SETTINGS)(golden) or is_of_program(golden.path)
     return named and ini.parse(golden) is not None
 
 
 def _is_json(golden: GoldenFile) -> bool:
-    named = golden.path.lower().endswith(".json") or "/." in golden.path or golden.data[:1] == b"{"
+    named = golden.path.lower().endswith(".json") or is_of_program(golden.path) or golden.data[:1] == b"{"
     return named and json_file.read(golden) is not None
 
 

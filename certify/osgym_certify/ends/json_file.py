@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from osgym_certify.ends.base import Content, GoldenFile, Must, distinct
-from osgym_certify.ends.bookkeeping import is_bookkeeping
+from osgym_certify.ends.bookkeeping import is_bookkeeping, is_of_program
 from osgym_certify.ends.draw import by_name, few
 from osgym_certify.ends.json_tree import MISSING, Path, changes, get, leaves, lists, parse, put
 from osgym_certify.ends.lines import BYTE_ORDER_MARK, decode
@@ -233,8 +233,21 @@ def _with_element(value: Any, path: Path, entry: Any) -> Any:
 
 
 def _list_reversed(document: Document, dice: random.Random) -> Iterator[Any]:
-    for path in few(_lists_to_change(document), dice):
+    ordered = [path for path in _lists_to_change(document) if _is_order_content(document, path)]
+    for path in few(ordered, dice):
         yield put(document.value, path, get(document.value, path)[::-1])
+
+
+def _is_order_content(document: Document, path: Path) -> bool:
+    """Return whether the order of a list is part of the file's content.
+
+    The order of a program's own list, such as a folder of bookmarks, is content only if the oracle changed
+    nothing else in it.
+    """
+    before = MISSING if document.before is MISSING else get(document.before, path)
+    elements = sorted(json.dumps(one) for one in get(document.value, path))
+    reordered = isinstance(before, list) and sorted(json.dumps(one) for one in before) == elements
+    return reordered or not is_of_program(document.path)
 
 
 def _list_emptied(document: Document, dice: random.Random) -> Iterator[Any]:
