@@ -29,6 +29,7 @@ class PluginGroup(TextEnum):
     READERS = "osgym.readers"
     GRAMMARS = "osgym.grammars"
     COMMANDS = "osgym.commands"
+    TASK_SOURCES = "osgym.task_sources"
 
 
 class PluginError(Exception):

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import base64
-from collections.abc import Iterator
+import hashlib
+import json
+from collections.abc import Iterator, Mapping
 from pathlib import Path, PurePosixPath
 from typing import Any
 
@@ -56,6 +58,19 @@ def inline_files(task: dict[str, Any], path: Path, *, missing_ok: bool = False) 
             raise TaskFileError(field, f"the task's files have more than {MAX_INLINED_BYTES} bytes together")
         del file["local_path"]
         file["data_base64"] = base64.b64encode(data).decode("ascii")
+
+
+def task_digest(task: Mapping[str, Any]) -> str:
+    """Return the SHA-256 of a task with its files inside, the same for every spelling of its JSON.
+
+    A certificate is valid for the task of one digest. `osgym.reach`, which only says what a policy's client
+    may do, is left out.
+    """
+    extras = task.get("osgym")
+    if isinstance(extras, Mapping):
+        task = {**task, "osgym": {name: value for name, value in extras.items() if name != "reach"}}
+    text = json.dumps(task, sort_keys=True, separators=(",", ":"), ensure_ascii=True)
+    return hashlib.sha256(text.encode()).hexdigest()
 
 
 def _uploads(task: dict[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]:

@@ -61,6 +61,7 @@ from osgym_sdk._exceptions import (
 )
 from osgym_sdk._fleet.scheduler import Ticket
 from osgym_sdk._host_phase import HostPhase
+from osgym_sdk._inputs.certified import certified_digests
 from osgym_sdk._inputs.decision import Decision
 from osgym_sdk._inputs.tasks import load_tasks
 from osgym_sdk._models.evaluation import Evaluation, Failure
@@ -174,5 +175,6 @@ __all__ = [
     "Unsupported",
     "Video",
     "Window",
+    "certified_digests",
     "load_tasks",
 ]

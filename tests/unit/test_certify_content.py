@@ -34,7 +34,7 @@ def drawn() -> bytes:
 HOME = "/home/user"
 FILES = [
     (f"{HOME}/a.zip", zipped("a.txt"), "archive"),
-    (f"{HOME}/a.odt", zipped("content.xml"), "office file"),
+    (f"{HOME}/a.odt", zipped("content.xml"), "document"),
     (f"{HOME}/a.png", drawn(), "picture"),
     (f"{HOME}/a.txt", drawn(), "picture"),
     (f"{HOME}/a.json", b"[1, 2]", "JSON"),

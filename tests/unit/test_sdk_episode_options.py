@@ -71,10 +71,3 @@ def test_a_wrong_option_is_named(given: Any, said: str) -> None:
     ):
         with pytest.raises(ConfigError, match=said):
             use()
-
-
-async def test_an_old_name_of_aclose_warns() -> None:
-    """For one release."""
-    client = AsyncClient("http://127.0.0.1:9", handle_sigterm=False)
-    with pytest.deprecated_call(match="aclose"):
-        await client.episode().close()

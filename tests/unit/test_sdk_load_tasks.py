@@ -12,8 +12,8 @@ import pytest
 from tests.support import ROOT
 
 from osgym_host.tasks.shipped import load_shipped
-from osgym_protocol.task_files import MAX_INLINED_BYTES
-from osgym_sdk import ConfigError, load_tasks
+from osgym_protocol.task_files import MAX_INLINED_BYTES, task_digest
+from osgym_sdk import ConfigError, certified_digests, load_tasks
 from osgym_sdk._inputs.options import as_task
 
 
@@ -106,3 +106,25 @@ def test_an_episode_of_a_path_takes_its_files_along(folder: Path) -> None:
         (folder / "t.json").write_text(json.dumps(upload(name)))
         task = as_task(folder / "t.json")
         assert task is not None and key in task["config"][0]["parameters"]["files"][0]
+
+
+def test_only_certified_tasks_are_loaded(tmp_path: Path) -> None:
+    """By their content: a task that was changed since has no certificate; the newest one counts."""
+    for name in ("a", "b", "c"):
+        (tmp_path / f"{name}.json").write_text(json.dumps({"id": name, "instruction": name}))
+    digests = [task_digest(task) for task in load_tasks(tmp_path)]
+    record = tmp_path / "certificates.jsonl"
+
+    def line(digest: str, verdict: str, image: str = "1f") -> str:
+        return json.dumps({"digest": digest, "image": image, "verdict": verdict}) + "\n"
+
+    record.write_text(
+        line(digests[0], "certified") + line(digests[1], "certified") + line(digests[1], "faulty") + '{"torn'
+    )
+    assert [task["id"] for task in load_tasks(tmp_path, certified=record)] == ["a"]
+    assert certified_digests(record, image="2") == frozenset()
+    (tmp_path / "a.json").write_text(json.dumps({"id": "a", "instruction": "other"}))
+    with pytest.raises(ConfigError, match="certifies no task"):
+        load_tasks(tmp_path, certified=record)
+    with pytest.raises(ConfigError, match="cannot be read"):
+        load_tasks(tmp_path, certified=tmp_path / "none.jsonl")

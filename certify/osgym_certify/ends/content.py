@@ -6,7 +6,18 @@ import random
 from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass, replace
 
-from osgym_certify.ends import archive, csv_table, database, ini, json_file, picture, text
+from osgym_certify.ends import (
+    archive,
+    csv_table,
+    database,
+    document,
+    ini,
+    json_file,
+    picture,
+    slides,
+    text,
+    workbook,
+)
 from osgym_certify.ends.archive_files import read as read_archive
 from osgym_certify.ends.base import Content, GoldenFile, Must, Variants, distinct
 from osgym_certify.ends.bookkeeping import is_of_program
@@ -109,6 +120,9 @@ def _is_table(golden: GoldenFile) -> bool:
 
 
 KINDS: tuple[Kind, ...] = (
+    Kind("workbook", _ends_with(".xlsx"), (workbook.mutations,), (workbook.equivalents,)),
+    Kind("document", _ends_with(".docx", ".odt"), (document.mutations,), (document.equivalents,)),
+    Kind("slides", _ends_with(".pptx", ".odp"), (slides.mutations,), (slides.equivalents,)),
     Kind("office file", _is_office_file),
     Kind(
         "picture",

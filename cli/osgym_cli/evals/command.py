@@ -11,7 +11,7 @@ import click
 from osgym_cli.episode_options import EPISODES, Hosts, episode_host_options, episode_options
 from osgym_cli.evals.agents import PROMPT_NAMES, arguments, make_policy
 from osgym_cli.evals.folder import RunFolder
-from osgym_cli.evals.jobs import select_jobs
+from osgym_cli.evals.jobs import select_jobs, share_certified
 from osgym_cli.evals.rows import Prices
 from osgym_cli.evals.run import Plan, run_plan
 from osgym_protocol.option_groups import GroupedCommand, option_group
@@ -66,6 +66,8 @@ PRICES = option_group("Prices of a million tokens")
 @episode_options(concurrency=4, max_steps=50, out=Path("out/eval"))
 @EPISODES("--episode-timeout", "episode_timeout_s", type=float, metavar="SECONDS",
           help="Deadline of an episode.")  # fmt: skip
+@EPISODES("--certificates", type=click.Path(path_type=Path, exists=True, dir_okay=False),
+          help="Record of `osgym task certify`: the report says how many tasks it certifies.")  # fmt: skip
 @PRICES("--price-in", type=float, metavar="USD", help="Price of tokens read.")
 @PRICES("--price-cached", type=float, metavar="USD", help="Price of tokens read from the cache.")
 @PRICES("--price-out", type=float, metavar="USD", help="Price of tokens written.")
@@ -85,6 +87,7 @@ def run(
     price_in: float | None,
     price_cached: float | None,
     price_out: float | None,
+    certificates: Path | None,
     **options: Any,
 ) -> None:
     """Run a model on tasks on real desktops: a table, a report page, and a folder for each episode.
@@ -102,6 +105,8 @@ def run(
         options["observe"] = policy.observe
     how = {"agent": agent, "model": model, "base_url": base_url, "arguments": given, "repeat": repeat,
            **{name: value for name, value in options.items() if name != "observe"}}  # fmt: skip
+    if certificates is not None:
+        how["certified"] = share_certified([job.task for job in jobs if job.repeat == 1], certificates)
     folder = RunFolder.open(out, how, resume)
     plan = Plan(hosts, folder.left(jobs), folder, Prices(price_in, price_out, price_cached), options)
     sys.exit(run_plan(plan, policy))

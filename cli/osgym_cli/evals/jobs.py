@@ -13,7 +13,8 @@ from typing import Any
 import click
 
 from osgym_host.logs import escape_controls
-from osgym_protocol.task_files import TaskFileError, inline_files
+from osgym_protocol.task_files import TaskFileError, inline_files, task_digest
+from osgym_sdk import ConfigError, certified_digests
 
 MAX_NAME = 100
 _UNSAFE = re.compile(r"[^A-Za-z0-9._-]+")
@@ -108,6 +109,19 @@ def make_jobs(files: Sequence[Path], repeat: int) -> list[Job]:
             again = f".{number}" if repeat > 1 else ""
             jobs.append(Job(name, number, _folder(name, again, taken), task, path))
     return jobs
+
+
+def share_certified(tasks: Sequence[dict[str, Any]], record: Path) -> str:
+    """Return how many of the tasks a record certifies, as `15 of 17`.
+
+    Raises:
+        click.UsageError: The record cannot be read.
+    """
+    try:
+        sound = certified_digests(record)
+    except ConfigError as error:
+        raise click.UsageError(escape_controls(str(error))) from error
+    return f"{sum(task_digest(task) in sound for task in tasks)} of {len(tasks)}"
 
 
 def _name_of(path: Path, files: Sequence[Path]) -> str:

@@ -64,7 +64,8 @@ def text(value: object) -> str:
 def _subtitle(run: Mapping[str, Any]) -> str:
     state = " · interrupted" if run.get("interrupted") else ""
     bounds = f"at most {run.get('max_steps', '')} steps"
-    return f"{run.get('started', '')} · {bounds} · OSGym {run.get('version', '')}{state}"
+    certified = f" · {run['certified']} tasks certified" if "certified" in run else ""
+    return f"{run.get('started', '')} · {bounds}{certified} · OSGym {run.get('version', '')}{state}"
 
 
 def _cards(summary: Summary, rows: Sequence[Row]) -> str:

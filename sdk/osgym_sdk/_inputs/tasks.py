@@ -9,7 +9,9 @@ from collections.abc import AsyncIterable, Iterable, Mapping
 from pathlib import Path
 from typing import Any, TypeVar
 
+from osgym_protocol.task_files import task_digest
 from osgym_sdk._exceptions import ConfigError
+from osgym_sdk._inputs.certified import certified_digests
 from osgym_sdk._inputs.options import read_task, with_files
 
 _T = TypeVar("_T")
@@ -39,7 +41,9 @@ def as_tasks(tasks: Any) -> Iterable[Any] | AsyncIterable[Any]:
     return tasks
 
 
-def load_tasks(path: str | os.PathLike[str]) -> list[dict[str, Any]]:
+def load_tasks(
+    path: str | os.PathLike[str], *, certified: str | os.PathLike[str] | None = None
+) -> list[dict[str, Any]]:
     """Return the tasks of a file, a folder or a pattern as objects that any host can set up.
 
     Files that a task names by ``local_path`` (beside it, or ``<app>/files/…`` in the folder above) are put
@@ -47,6 +51,7 @@ def load_tasks(path: str | os.PathLike[str]) -> list[dict[str, Any]]:
 
     Args:
         path: as for :meth:`AsyncClient.run`: a task file or one with a list of tasks, a folder, or a pattern.
+        certified: record of `osgym task certify`; only tasks that it certifies are returned.
 
     Raises:
         ConfigError: there is no task, or a file cannot be read; it names file and field.
@@ -61,7 +66,12 @@ def load_tasks(path: str | os.PathLike[str]) -> list[dict[str, Any]]:
             tasks.append(with_files(found, Path(path), missing_ok=False))
         else:
             raise ConfigError(f"task file {path}: [{index}] is not a JSON object")
-    return tasks
+    if certified is None:
+        return tasks
+    sound = certified_digests(certified)
+    return _some(
+        [task for task in tasks if task_digest(task) in sound], f"{certified} certifies no task of {path}"
+    )
 
 
 def task_files(folder: Path) -> list[Path]:

@@ -86,7 +86,8 @@ class Instance:
     def write(self, folder: Path) -> Path:
         """Write the task and its oracle as files that `osgym task run` plays; return the task's path.
 
-        Of its near misses the first is written. Each step waits for the final screen of the one before.
+        The first of its near misses is `near`, the others are `wrong`. Each step waits for the final screen
+        of the one before.
 
         Raises:
             OSError: It cannot be written.
@@ -94,8 +95,14 @@ class Instance:
         folder.mkdir(parents=True, exist_ok=True)
         path = folder / f"{self.name}.json"
         path.write_text(json.dumps(self.task, indent=2, sort_keys=True) + "\n", encoding="utf-8")
-        name, near = next(iter(self.ways.near.items()))
-        beside = {"notes": f"near: {name}", "oracle": _certain(self.ways.oracle), "near": _certain(near)}
+        (name, near), *others = self.ways.near.items()
+        beside = {
+            "notes": f"near: {name}",
+            "oracle": _certain(self.ways.oracle),
+            "near": _certain(near),
+            "wrong": {way: _certain(steps) for way, steps in others},
+            "right": {way: _certain(steps) for way, steps in self.ways.right.items()},
+        }
         path.with_suffix(".oracle.json").write_text(json.dumps(beside, indent=2) + "\n", encoding="utf-8")
         return path
 
