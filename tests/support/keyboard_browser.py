@@ -192,6 +192,8 @@ class KeyboardBrowser:
         match keys, control.kind:
             case "ctrl+l", _:
                 self._bar = True
+            case "delete", _ if self._bar:
+                pass  # it proposes no address
             case "ctrl+alt+t", _:
                 self.away = True
             case "enter", _ if self._bar:

@@ -32,7 +32,7 @@ def form_site() -> Site:
     """The application of forms, anew, with one question."""
     forms = importlib.reload(importlib.import_module("osgym_tasks.webapps.forms"))
     question = {"name": "f0", "label": "Name <of> you", "kind": "text", "options": "", "value": ""}
-    forms.SITE.load({"title": "A & B", "key": "secret", "tables": {"questions": [question]}})
+    forms.SITE.load({"title": "A & B", "port": 8000, "key": "secret", "tables": {"questions": [question]}})
     site: Site = forms.SITE
     return site
 
@@ -74,7 +74,7 @@ def mail_site() -> Site:
     ]  # fmt: skip
     folders = [{"name": "Inbox"}, {"name": "Work"}]
     tables = {"people": people, "folders": folders, "messages": messages, "sent": []}
-    mail.SITE.load({"title": "Mail", "key": "secret", "tables": tables})
+    mail.SITE.load({"title": "Mail", "port": 8000, "key": "secret", "tables": tables})
     site: Site = mail.SITE
     return site
 
@@ -147,7 +147,7 @@ def _served(task: dict[str, Any]) -> tuple[Any, str]:
     apps = [step["parameters"]["command"][-1] for step in steps if "runuser" in str(step)]
     if not apps:
         return None, ""
-    seed = json.loads(texts["/tmp/site/seed.json"])
+    seed = json.loads(texts[f"/tmp/site/{apps[0]}.json"])
     module = importlib.reload(importlib.import_module(f"osgym_tasks.webapps.{apps[0]}"))
     for table, rows in seed["tables"].items():
         assert all(set(row) == set(module.SCHEMA[table]) for row in rows), table

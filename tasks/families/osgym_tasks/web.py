@@ -31,7 +31,7 @@ mv {_BROUGHT} {_ROOT}
 chown -R www-data: {_ROOT}
 chmod 0700 {_ROOT}
 cd {_ROOT}
-runuser -u www-data -- python3 -m osgym_tasks.webapps.$0 {_ROOT}/seed.json
+for app in "$@"; do runuser -u www-data -- python3 -m osgym_tasks.webapps.$app {_ROOT}/$app.json; done
 sed -i /NOPASSWD/d /etc/sudoers /etc/sudoers.d/*
 passwd -q -l user
 """
@@ -54,11 +54,18 @@ class Served:
         app: Module of `osgym_tasks.webapps`.
         title: Title of the site.
         tables: Initial rows.
+        port: Port on loopback, different for each application of a task.
     """
 
-    def __init__(self, dice: random.Random, app: str, title: str, tables: Tables) -> None:
+    def __init__(self, dice: random.Random, app: str, title: str, tables: Tables, port: int = PORT) -> None:
         self._key = f"{dice.getrandbits(128):032x}"
-        self._app, self._title, self._tables = app, title, tables
+        self._tables, self._port = tables, port
+        self.app, self.title, self.url = app, title, f"http://localhost:{port}"
+
+    def files(self) -> dict[str, str]:
+        """Return the sources and the initial rows, by path below the folder of the applications."""
+        seed = {"title": self.title, "key": self._key, "port": self._port, "tables": self._tables}
+        return {**_sources(self.app), f"{self.app}.json": dumps(seed)}
 
     def config(self, path: str = "/", *, window: str = "") -> list[dict[str, Any]]:
         """Serve it, and open the browser at a path.
@@ -66,13 +73,7 @@ class Served:
         Args:
             window: Beginning of the window's title, if it is not the site's.
         """
-        seed = dumps({"title": self._title, "key": self._key, "tables": self._tables})
-        there = {**_sources(self._app), "seed.json": seed}
-        return [
-            upload({f"{_BROUGHT}/{name}": text for name, text in there.items()}),
-            execute("sudo", "-n", "sh", "-c", _SERVE, self._app),
-            *browser(f"{URL}{path}", window or self._title),
-        ]
+        return [*serving(self), *browser(f"{self.url}{path}", window or self.title)]
 
     def evaluator(self, after: Tables) -> dict[str, Any]:
         """Check that the rows changed into these, given by table; tables that are left out are unchanged."""
@@ -80,32 +81,57 @@ class Served:
 
     def check(self, after: Tables) -> tuple[str, dict[str, Any], dict[str, Any]]:
         """Return the same check, for `every`."""
-        argv = ("/usr/bin/curl", "-q", "-s", "--noproxy", "*", "-H", f"X-Key: {self._key}", f"{URL}/state")
+        argv = (
+            "/usr/bin/curl",
+            "-q",
+            "-s",
+            "--noproxy",
+            "*",
+            "-H",
+            f"X-Key: {self._key}",
+            f"{self.url}/state",
+        )
         return output_check(argv, difference(self._tables, {**self._tables, **after}))
 
 
-def browser(url: str, window: str) -> list[dict[str, Any]]:
-    """Open the browser with its page in the accessibility tree, and wait for the window's title."""
-    start, wait = launch(window, "google-chrome", "--no-first-run", "--force-renderer-accessibility", url)
+def serving(*applications: Served) -> list[dict[str, Any]]:
+    """Serve applications, each on its own port; after that nobody at the desktop can become root."""
+    there = {name: text for one in applications for name, text in one.files().items()}
+    return [
+        upload({f"{_BROUGHT}/{name}": text for name, text in there.items()}),
+        execute("sudo", "-n", "sh", "-c", _SERVE, "serve", *(one.app for one in applications)),
+    ]
+
+
+def browser(url: str, window: str, *tabs: str) -> list[dict[str, Any]]:
+    """Open the browser with its page in the accessibility tree, and wait for the window's title.
+
+    Args:
+        tabs: Addresses of further tabs behind the first one.
+    """
+    start, wait = launch(
+        window, "google-chrome", "--no-first-run", "--force-renderer-accessibility", url, *tabs
+    )
     wait["parameters"]["max_wait_time"] = _BROWSER_S
     return [start, wait]
 
 
-def go(path: str) -> list[dict[str, Any]]:
+def go(path: str, site: str = URL) -> list[dict[str, Any]]:
     """Return a step that goes to a page by the address bar, with a second for loading.
 
-    A page gets the shortcut before the browser does: text that follows at once may go to a busy page.
+    A page gets the shortcut before the browser does: text that follows at once may go to a busy page. Delete
+    removes the rest of a longer address that the browser proposes.
     """
     bar, shown = ({"op": "wait", "duration_ms": duration_ms} for duration_ms in (800, 1000))
-    return [key("ctrl", "l"), bar, {"op": "type", "text": f"{URL}{path}", "press_enter": True}, shown]
+    return [key("ctrl", "l"), bar, typed(f"{site}{path}"), key("delete"), key("enter"), shown]
 
 
-def visit(path: str, heading: str) -> Steps:
+def visit(path: str, heading: str, site: str = URL) -> Steps:
     """Go to a page, wait until its heading appears, and click that: Tab goes to the first field below it.
 
     A fixed wait is not enough on a busy machine, where keys go to the page before.
     """
-    return [go(path), [click("heading", heading)]]
+    return [go(path, site), [click("heading", heading)]]
 
 
 def typed(text: str) -> dict[str, Any]:

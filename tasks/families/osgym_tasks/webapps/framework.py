@@ -99,7 +99,7 @@ class Site:
     """
 
     def __init__(self, schema: Mapping[str, Sequence[str]], nav: Mapping[str, str]) -> None:
-        self.title = ""
+        self.title, self.port = "", PORT
         self._schema = schema
         self._nav = nav
         self._routes: list[tuple[str, re.Pattern[str], Handler]] = []
@@ -111,8 +111,8 @@ class Site:
         self._database.row_factory = sqlite3.Row
 
     def load(self, seed: Mapping[str, Any]) -> None:
-        """Begin with a title, the evaluator's key and rows by table."""
-        self.title, self._key = str(seed["title"]), str(seed["key"])
+        """Begin with a title, a port, the evaluator's key and rows by table."""
+        self.title, self.port, self._key = str(seed["title"]), int(seed["port"]), str(seed["key"])
         for table, columns in self._schema.items():
             self.do(f"create table {table} ({', '.join(columns)})")
             for row in seed["tables"].get(table, ()):
@@ -165,7 +165,7 @@ class Site:
                 good = secrets.compare_digest(headers.get("X-Key", ""), self._key)
                 said = difference(self._before, self.state()) if good else ""
                 return Raw(said.encode(), {"Content-Type": "text/plain"}, 200 if good else 403)
-            asked = re.search(r"session=(\w+)", headers.get("Cookie", ""))
+            asked = re.search(rf"session{self.port}=(\w+)", headers.get("Cookie", ""))
             name = asked[1] if asked and asked[1] in self._sessions else secrets.token_hex(16)
             session = self._sessions.setdefault(name, {"token": secrets.token_hex(8)})
             found = parse_qs(form if method == "POST" else urlsplit(target).query, keep_blank_values=True)
@@ -188,7 +188,7 @@ class Site:
 
     def _sent(self, answer: Answer, name: str, session: dict[str, Any]) -> Raw:
         cookie = {
-            "Set-Cookie": f"session={name}; Path=/; HttpOnly; SameSite=Strict",
+            "Set-Cookie": f"session{self.port}={name}; Path=/; HttpOnly; SameSite=Strict",
             "Cache-Control": "no-store",
         }
         match answer:
@@ -324,7 +324,7 @@ def serve(site: Site) -> None:
         def log_message(self, format: str, *args: Any) -> None:
             """Say nothing: nobody listens."""
 
-    server = ThreadingHTTPServer(("127.0.0.1", PORT), Handling)
+    server = ThreadingHTTPServer(("127.0.0.1", site.port), Handling)
     if os.fork():
         os._exit(0)
     os.setsid()
