@@ -8,11 +8,11 @@ from __future__ import annotations
 import random
 from typing import Any
 
-from osgym_tasks.family import Draft, Family, Steps, Ways
+from osgym_tasks.family import Draft, Family, Ways
 from osgym_tasks.goods import TOWNS
-from osgym_tasks.pieces import DONE, key
-from osgym_tasks.targets import click
-from osgym_tasks.web import APPS, Served, pick, typed, visit
+from osgym_tasks.pieces import DONE
+from osgym_tasks.services import pay
+from osgym_tasks.web import APPS, Served
 from osgym_tasks.webapps.framework import money
 
 _PAYEES = {1: 3, 2: 8, 3: 16, 4: 28, 5: 45}
@@ -73,13 +73,13 @@ def _draft(dice: random.Random, level: int) -> Draft:
     other = next(row["number"] for row in accounts if row["number"] != last["account"])
     lists = [row["number"] for row in accounts], ["", *sorted(row["number"] for row in payees)]
     near = {
-        "the payee of the same name": [*_pay([*transfers[:-1], {**last, "payee": twin}], *lists), DONE],
-        "not confirmed": [*_pay(transfers, *lists)[:-1], DONE],
+        "the payee of the same name": [*pay([*transfers[:-1], {**last, "payee": twin}], *lists), DONE],
+        "not confirmed": [*pay(transfers, *lists)[:-1], DONE],
     }
     if level == 2:
-        near["another account"] = [*_pay([*transfers[:-1], {**last, "account": other}], *lists), DONE]
+        near["another account"] = [*pay([*transfers[:-1], {**last, "account": other}], *lists), DONE]
     if paid > 1:
-        near["one forgotten"] = [*_pay(transfers[:-1], *lists), DONE]
+        near["one forgotten"] = [*pay(transfers[:-1], *lists), DONE]
     by_number = {row["number"]: row for row in [*accounts, *payees]}
     said = [
         f"{money(row['cents'])} from the {by_number[row['account']]['name']} to "
@@ -92,28 +92,12 @@ def _draft(dice: random.Random, level: int) -> Draft:
         {"payments": "; ".join(said)},
         served.config(),
         served.evaluator({"accounts": after, "transfers": [*old, *transfers]}),
-        Ways([*_pay(transfers, *lists), DONE], near),
+        Ways([*pay(transfers, *lists), DONE], near),
     )
 
 
 def _spent(transfers: list[dict[str, Any]], account: str) -> int:
     return sum(row["cents"] for row in transfers if row["account"] == account)
-
-
-def _pay(transfers: list[dict[str, Any]], accounts: list[str], payees: list[str]) -> Steps:
-    """Return steps that fill each transfer's form and the page that confirms it."""
-    steps: Steps = []
-    for row in transfers:
-        told = [key("tab"), *pick(accounts, accounts[0], row["account"])]
-        told += [key("tab"), *pick(payees, payees[0], row["payee"])]
-        told += [key("tab"), typed(money(row["cents"])), key("tab"), typed(row["reference"])]
-        steps += [
-            *visit("/transfer", "New transfer"),
-            [*told, key("enter")],
-            [click("heading", "Confirm the transfer")],
-            [key("tab"), key("enter")],
-        ]
-    return steps
 
 
 FAMILY = Family("bank.transfer", 1, _draft, APPS, "full")

@@ -8,10 +8,11 @@ from __future__ import annotations
 import random
 from typing import Any
 
-from osgym_tasks.family import Draft, Family, Steps, Ways
-from osgym_tasks.pieces import DONE, key
-from osgym_tasks.web import APPS, Served, pick, typed, visit
-from osgym_tasks.webapps.planner import DAYS, TIMES
+from osgym_tasks.family import Draft, Family, Ways
+from osgym_tasks.pieces import DONE
+from osgym_tasks.services import add_meeting
+from osgym_tasks.web import APPS, Served
+from osgym_tasks.webapps.planner import DAYS
 
 _PEOPLE = {1: 3, 2: 4, 3: 5, 4: 7, 5: 9}
 _INVITED = {1: 2, 2: 2, 3: 3, 4: 3, 5: 4}
@@ -68,13 +69,14 @@ def _draft(dice: random.Random, level: int) -> Draft:
         "end": start + length,
         "people": "\n".join(invited),
     }
+    later = {**made, "start": start + 30, "end": start + 30 + length}
+    short = {**made, "end": made["end"] + (-30 if length > 30 else 30)}
     near = {
-        "half an hour later": [*_add(names, {**made, "start": start + 30, "end": start + 30 + length}), DONE],
-        "too short": [*_add(names, {**made, "end": made["end"] - 30, "start": start} if length > 30 else
-                            {**made, "end": made["end"] + 30}), DONE],
-    }  # fmt: skip
+        "half an hour later": [*add_meeting(names, later), DONE],
+        "too short": [*add_meeting(names, short), DONE],
+    }
     if level >= 2:
-        near["one not asked"] = [*_add(names, {**made, "people": "\n".join(invited[:-1])}), DONE]
+        near["one not asked"] = [*add_meeting(names, {**made, "people": "\n".join(invited[:-1])}), DONE]
         del near["too short"]
     on = f"on {looked[0]}" if len(looked) == 1 else f"between {looked[0]} and {looked[-1]}"
     return Draft(
@@ -87,7 +89,7 @@ def _draft(dice: random.Random, level: int) -> Draft:
         },
         served.config(),
         served.evaluator({"meetings": [*meetings, made]}),
-        Ways([*_add(names, made), DONE], near),
+        Ways([*add_meeting(names, made), DONE], near),
     )
 
 
@@ -148,18 +150,6 @@ def _first(
             if not busy:
                 return day, start
     return None
-
-
-def _add(names: list[str], made: dict[str, Any]) -> Steps:
-    """Return steps that look at the day, fill the form field by field, and mark the participants."""
-    people = made["people"].splitlines()
-    marks = [action for name in names for action in (key("tab"), *([key("space")] * (name in people)))]
-    values = [key("tab"), typed(made["title"]), key("tab"), *pick(DAYS, DAYS[0], made["day"])]
-    for time in (made["start"], made["end"]):
-        values += [key("tab"), *pick(TIMES, TIMES[0], time)]
-    days = DAYS[: DAYS.index(made["day"]) + 1]
-    looks = [step for day in days for step in visit(f"/days/{day}", day)]
-    return [*looks, *visit("/new", "New meeting"), values, [*marks, key("tab"), key("enter")]]
 
 
 FAMILY = Family("calendar.slot", 1, _draft, APPS, "full")

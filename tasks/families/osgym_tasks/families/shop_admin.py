@@ -8,10 +8,11 @@ from __future__ import annotations
 import random
 from typing import Any
 
-from osgym_tasks.family import Draft, Family, Steps, Ways
+from osgym_tasks.family import Draft, Family, Ways
 from osgym_tasks.goods import goods
-from osgym_tasks.pieces import DONE, key
-from osgym_tasks.web import APPS, Served, pick, replaced, typed, visit
+from osgym_tasks.pieces import DONE
+from osgym_tasks.services import edit_goods
+from osgym_tasks.web import APPS, Served, replaced
 from osgym_tasks.webapps.framework import money
 
 _GOODS = {1: 4, 2: 10, 3: 20, 4: 34, 5: 60}
@@ -51,17 +52,17 @@ def _draft(dice: random.Random, level: int) -> Draft:
         twin: _for(rows[twin], changes[last])
     }
     near = {
-        "another of the goods": [*_edit(rows, wrong), DONE],
-        "not saved": [*_edit(rows, changes)[:-1], DONE],
+        "another of the goods": [*edit_goods(rows, wrong), DONE],
+        "not saved": [*edit_goods(rows, changes)[:-1], DONE],
     }
     if len(chosen) > 1:
-        near["one forgotten"] = [*_edit(rows, {at: changes[at] for at in chosen[:-1]}), DONE]
+        near["one forgotten"] = [*edit_goods(rows, {at: changes[at] for at in chosen[:-1]}), DONE]
     return Draft(
         _WORDINGS,
         {"edits": ", and ".join(_said(rows[at], change) for at, change in changes.items())},
         served.config("/keeper"),
         served.evaluator({"products": replaced(rows, changes)}),
-        Ways([*_edit(rows, changes), DONE], near),
+        Ways([*edit_goods(rows, changes), DONE], near),
     )
 
 
@@ -82,19 +83,6 @@ def _said(row: dict[str, Any], change: dict[str, Any]) -> str:
     names = {"cents": "the price", "stock": "the stock", "sold": '"For sale"'}
     values = {name: money(value) if name == "cents" else value for name, value in change.items()}
     return " and ".join(f"set {names[name]} of {row['name']} to {value}" for name, value in values.items())
-
-
-def _edit(rows: list[dict[str, Any]], changes: dict[int, dict[str, Any]]) -> Steps:
-    """Return steps on the page of each good: name, price, stock, for sale, and the button."""
-    steps: Steps = []
-    for at, change in changes.items():
-        row = rows[at]
-        price = [typed(money(change["cents"]))] if "cents" in change else []
-        stock = [typed(str(change["stock"]))] if "stock" in change else []
-        sold = pick(("yes", "no"), row["sold"], change.get("sold", row["sold"]))
-        told = [key("tab"), key("tab"), *price, key("tab"), *stock, key("tab"), *sold]
-        steps += [*visit(f"/keeper/{row['id']}", f"Edit {row['id']}"), told, [key("tab"), key("enter")]]
-    return steps
 
 
 FAMILY = Family("shop.admin", 1, _draft, APPS, "full")

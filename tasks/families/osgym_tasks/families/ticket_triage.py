@@ -8,9 +8,10 @@ from __future__ import annotations
 import random
 from typing import Any
 
-from osgym_tasks.family import Draft, Family, Steps, Ways
-from osgym_tasks.pieces import DONE, key
-from osgym_tasks.web import APPS, Served, pick, typed, visit
+from osgym_tasks.family import Draft, Family, Ways
+from osgym_tasks.pieces import DONE
+from osgym_tasks.services import work_tickets
+from osgym_tasks.web import APPS, Served
 from osgym_tasks.webapps.tickets import PRIORITIES, STATUSES, TEAMS
 
 _TICKETS = {1: 4, 2: 10, 3: 20, 4: 36, 5: 64}
@@ -64,18 +65,18 @@ def _draft(dice: random.Random, level: int) -> Draft:
     closed = next(at for at, row in enumerate(rows) if row["area"] == area and row["status"] == "Closed")
     other = {**change, "team": next(name for name in TEAMS[1:] if name != team)}
     near = {
-        "a closed one too": [*_work(rows, [*meant, closed], change, note), DONE],
-        "another team": [*_work(rows, meant, other, note), DONE],
+        "a closed one too": [*work_tickets(rows, [*meant, closed], change, note), DONE],
+        "another team": [*work_tickets(rows, meant, other, note), DONE],
     }
     if len(meant) > 1:
         del near["another team"]
-        near["one forgotten"] = [*_work(rows, meant[:-1], change, note), DONE]
+        near["one forgotten"] = [*work_tickets(rows, meant[:-1], change, note), DONE]
     return Draft(
         _WORDINGS,
         {"rule": _said(rows[meant[0]], level, area, customer, days), "change": said},
         served.config(),
         served.evaluator({"tickets": after, "notes": notes}),
-        Ways([*_work(rows, meant, change, note), DONE], near),
+        Ways([*work_tickets(rows, meant, change, note), DONE], near),
     )
 
 
@@ -122,21 +123,6 @@ def _said(row: dict[str, Any], level: int, area: str, customer: str, days: int) 
     if level >= 5:
         rule += f" that are more than {days} days old"
     return rule
-
-
-def _work(rows: list[dict[str, Any]], places: list[int], change: dict[str, str], note: str) -> Steps:
-    """Return steps on each ticket's page, from its heading to status, priority, team and note."""
-    steps: Steps = []
-    for at in places:
-        row = rows[at]
-        priority = pick(PRIORITIES, row["priority"], change.get("priority", row["priority"]))
-        team = pick(TEAMS, row["team"], change["team"])
-        fields = [key("tab"), *priority, key("tab"), *team, key("tab"), *([typed(note)] if note else [])]
-        steps += [
-            *visit(f"/tickets/{row['number']}", f"#{row['number']} {row['title']}"),
-            [key("tab"), *fields, key("tab"), key("enter")],
-        ]
-    return steps
 
 
 FAMILY = Family("ticket.triage", 1, _draft, APPS, "full")

@@ -8,10 +8,10 @@ from __future__ import annotations
 import random
 from typing import Any
 
-from osgym_tasks.family import Draft, Family, Steps, Ways
-from osgym_tasks.pieces import DONE, key
-from osgym_tasks.web import APPS, Served, typed, visit
-from osgym_tasks.webapps.wiki import slug
+from osgym_tasks.family import Draft, Family, Ways
+from osgym_tasks.pieces import DONE
+from osgym_tasks.services import edit_sections
+from osgym_tasks.web import APPS, Served
 
 _PAGES = {1: 2, 2: 4, 3: 7, 4: 10, 5: 14}
 _SECTIONS = {1: 2, 2: 3, 3: 4, 4: 5, 5: 6}
@@ -44,13 +44,16 @@ def _draft(dice: random.Random, level: int) -> Draft:
     last = chosen[-1]
     twins = [at for at, row in enumerate(rows) if row["place"] == rows[last]["place"] and at not in chosen]
     near = {
-        "a section of the same name": [*_edit(rows, {**_without(right, last), twins[0]: right[last]}), DONE],
-        "not saved": [*_edit(rows, right)[:-1], DONE],
+        "a section of the same name": [
+            *edit_sections(rows, {**_without(right, last), twins[0]: right[last]}),
+            DONE,
+        ],
+        "not saved": [*edit_sections(rows, right)[:-1], DONE],
     }
     if len(chosen) > 1:
-        near["one forgotten"] = [*_edit(rows, _without(right, last)), DONE]
+        near["one forgotten"] = [*edit_sections(rows, _without(right, last)), DONE]
     else:
-        near["the line kept beside"] = [*_edit(rows, {last: (99, right[last][1])}), DONE]
+        near["the line kept beside"] = [*edit_sections(rows, {last: (99, right[last][1])}), DONE]
     after = [{**row} for row in rows]
     for at, (where, text) in right.items():
         lines = after[at]["text"].splitlines()
@@ -61,7 +64,7 @@ def _draft(dice: random.Random, level: int) -> Draft:
         {"edits": ", and ".join(said for _, said, _, _ in edits)},
         served.config(),
         served.evaluator({"sections": after}),
-        Ways([*_edit(rows, right), DONE], near),
+        Ways([*edit_sections(rows, right), DONE], near),
     )
 
 
@@ -101,29 +104,6 @@ def _change(
 
 def _without(edits: dict[int, tuple[int, str]], at: int) -> dict[int, tuple[int, str]]:
     return {place: edit for place, edit in edits.items() if place != at}
-
-
-def _edit(rows: list[dict[str, Any]], edits: dict[int, tuple[int, str]]) -> Steps:
-    """Return steps on the page of each section: into the text, to the line, over it; then the button."""
-    steps: Steps = []
-    for at, (where, text) in edits.items():
-        row = rows[at]
-        if where < len(row["text"].splitlines()):
-            put = [
-                key("ctrl", "home"),
-                *([key("down")] * where),
-                key("home"),
-                key("shift", "end"),
-                typed(text),
-            ]
-        else:
-            put = [key("ctrl", "end"), key("enter"), typed(text)]
-        steps += [
-            *visit(f"/edit/{slug(row['page'])}/{row['place']}", f"Edit {row['heading']}"),
-            [key("tab"), *put],
-            [key("tab"), key("enter")],
-        ]
-    return steps
 
 
 FAMILY = Family("wiki.edit", 1, _draft, APPS, "full")
