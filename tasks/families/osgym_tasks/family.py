@@ -30,12 +30,14 @@ class Ways:
         oracle: Steps that earn 1.0.
         near: Near misses by name, plausible and wrong: each earns 0.0.
         right: Other ways to solve it by name: each earns 1.0.
+        part: Ways to solve some of it by name, each with the reward between 0 and 1 that it earns.
         spoilt: Shell commands by name: after a set-up that each ends, the oracle earns 0.0.
     """
 
     oracle: Steps
     near: Mapping[str, Steps]
     right: Mapping[str, Steps] = field(default_factory=dict)
+    part: Mapping[str, tuple[Steps, float]] = field(default_factory=dict)
     spoilt: Mapping[str, str] = field(default_factory=dict)
 
 

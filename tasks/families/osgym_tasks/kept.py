@@ -24,11 +24,11 @@ def recorded(task: Mapping[str, Any], changes: Sequence[str]) -> dict[str, Any]:
         changes: Absolute paths that the task may change, each with all below it.
 
     Raises:
-        ValueError: The evaluator is not one of `pieces.every`.
+        ValueError: The evaluator is not one of `pieces.every` or `pieces.checkpoints`.
     """
     evaluator = task["evaluator"]
-    if not isinstance(evaluator["func"], list) or evaluator["conj"] != "and":
-        raise ValueError(f"the check of {task['id']} must be made by every()")
+    if not isinstance(evaluator["func"], list) or evaluator["conj"] not in ("and", "partial"):
+        raise ValueError(f"the check of {task['id']} must be made by every() or checkpoints()")
     record = {"type": "record_folder", "parameters": {"folder": HOME, "dest": _RECORD}}
     options = evaluator.get("options", [{} for _ in evaluator["func"]])
     return {
@@ -40,5 +40,6 @@ def recorded(task: Mapping[str, Any], changes: Sequence[str]) -> dict[str, Any]:
             "result": [*evaluator["result"], {"type": "folder_record", "folder": HOME}],
             "expected": [*evaluator["expected"], {"type": "cache_file", "path": _RECORD}],
             "options": [*options, {"may_change": list(changes)}],
+            **({"weights": [*evaluator["weights"], 0]} if "weights" in evaluator else {}),
         },
     }

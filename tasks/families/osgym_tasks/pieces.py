@@ -109,6 +109,20 @@ def every(*checks: tuple[str, Mapping[str, Any], Any]) -> dict[str, Any]:
     }
 
 
+def checkpoints(
+    parts: Sequence[tuple[float, tuple[str, Mapping[str, Any], Any]]],
+    conditions: Sequence[tuple[str, Mapping[str, Any], Any]] = (),
+) -> dict[str, Any]:
+    """Give credit for each part that holds, by its weight, if all conditions hold.
+
+    Args:
+        parts: Weight and check, as `every` takes it; none may hold before the policy acts.
+    """
+    weights = [*(weight for weight, _ in parts), *(0 for _ in conditions)]
+    checks = every(*(check for _, check in parts), *conditions)
+    return {**checks, "conj": "partial", "weights": weights}
+
+
 def output_check(argv: Sequence[str], text: str) -> tuple[str, dict[str, Any], dict[str, Any]]:
     """Return the check, for `every`, that a command prints this text, byte for byte."""
     return "exact_match", {"type": "vm_command_line", "command": list(argv)}, {"expected": text}

@@ -1,4 +1,7 @@
-"""Proof of instances on real desktops: the oracle, twice, and other right ways earn 1.0, all others 0.0.
+"""Proof of instances on real desktops: each way earns its reward.
+
+The oracle, twice, and other right ways earn 1.0, a way that reaches some checkpoints their part of that, all
+others 0.0.
 
 One episode is one line of a record. Trials that the record has are not run again.
 """
@@ -6,7 +9,7 @@ One episode is one line of a record. Trials that the record has are not run agai
 from __future__ import annotations
 
 import itertools
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -59,6 +62,10 @@ def trials_of(instance: Instance) -> list[Trial]:
         nothing_in(instance, "nothing"),
         *(Trial(instance, f"right: {name}", steps, 1.0) for name, steps in instance.ways.right.items()),
         *(Trial(instance, f"near: {name}", steps, 0.0) for name, steps in instance.ways.near.items()),
+        *(
+            Trial(instance, f"part: {name}", steps, reward)
+            for name, (steps, reward) in instance.ways.part.items()
+        ),
         *(
             Trial(instance, f"spoilt: {name}", instance.ways.oracle, 0.0, spoil=command)
             for name, command in instance.ways.spoilt.items()
@@ -157,8 +164,13 @@ def _task_of(trial: Trial, number: int) -> dict[str, Any]:
     task = {**instance.task, _MARK: number, "osgym": {**instance.task["osgym"], "seed": instance.seed}}
     if trial.spoil:
         task["config"] = [*task["config"], execute("bash", "-c", trial.spoil)]
-    ways = (trial.steps, instance.ways.oracle, *instance.ways.right.values(), *instance.ways.near.values())
-    return reaching(task) if any(map(has_targets, ways)) else task
+    return reaching(task) if any(map(has_targets, _all_steps(instance, trial.steps))) else task
+
+
+def _all_steps(instance: Instance, steps: Steps) -> Iterator[Steps]:
+    ways = instance.ways
+    yield from (steps, ways.oracle, *ways.right.values(), *ways.near.values())
+    yield from (some for some, _ in ways.part.values())
 
 
 async def verify(
