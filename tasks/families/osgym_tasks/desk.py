@@ -49,6 +49,11 @@ def sentence(parts: Iterable[str]) -> str:
     return f"{', '.join(most)} and {last}" if most else last
 
 
+def quoted_list(texts: Iterable[str]) -> str:
+    """Return the texts, each in double quotes, as a list in a sentence."""
+    return sentence(f'"{text}"' for text in texts)
+
+
 def quoted(texts: Iterable[str]) -> str:
     """Return the texts as quoted words of a shell command."""
     return " ".join(map(shlex.quote, texts))
