@@ -8,18 +8,20 @@ import pkgutil
 import random
 import re
 from typing import Any
-from urllib.parse import urlencode
+from urllib.parse import urlencode, urlsplit
 
 import pytest
 from tests.support.keyboard_browser import BROWSER, KeyboardBrowser
 
 import osgym_tasks.webapps
 from osgym_tasks import FAMILIES, LEVELS
+from osgym_tasks.pieces import DONE
 from osgym_tasks.web import APPS, Served
 from osgym_tasks.webapps.framework import Site, clean, difference
 
 KEY = {"X-Key": "secret"}
 IN_A_BROWSER = [name for name, family in FAMILIES.items() if "chromium" in family.apps]
+LONG = [name for name in FAMILIES if name.startswith("long.")]
 BY_KEYBOARD = [
     name
     for name in IN_A_BROWSER
@@ -127,32 +129,30 @@ def test_what_changed_is_said_by_row() -> None:
 def test_the_first_rows_are_whole(name: str) -> None:
     """An application takes its rows, shows all that it links to, and finds nothing changed."""
     for level in (1, 5):
-        site, key = _served(FAMILIES[name].make(3, level).task)
-        if site is None:
-            continue
-        paths = ["/"]
-        for path in paths:
-            shown = site.handle("GET", path, {})
-            assert shown.status == 200, path
-            found = re.findall(r'href="(/[^"]*)"', shown.data.decode(errors="replace"))
-            paths += [one for one in dict.fromkeys(found) if one not in paths]
-        assert site.handle("GET", "/state", {"X-Key": key}).data == b""
+        for site, key in _sites(FAMILIES[name].make(3, level).task).values():
+            paths = ["/"]
+            for path in paths:
+                shown = site.handle("GET", path, {})
+                assert shown.status == 200, path
+                found = re.findall(r'href="(/[^"]*)"', shown.data.decode(errors="replace"))
+                paths += [one for one in dict.fromkeys(found) if one not in paths]
+            assert site.handle("GET", "/state", {"X-Key": key}).data == b""
 
 
-def _served(task: dict[str, Any]) -> tuple[Any, str]:
-    """The application of a task with its rows, and the evaluator's key; none if it serves none."""
+def _sites(task: dict[str, Any]) -> dict[int, tuple[Any, str]]:
+    """The applications of a task with their rows, by port, each with the evaluator's key."""
     steps = task["config"]
     uploads = [step["parameters"]["files"] for step in steps if step["type"] == "upload_file"]
     texts = {file["path"]: file.get("text") for listed in uploads for file in listed}
-    apps = [step["parameters"]["command"][-1] for step in steps if "runuser" in str(step)]
-    if not apps:
-        return None, ""
-    seed = json.loads(texts[f"/tmp/site/{apps[0]}.json"])
-    module = importlib.reload(importlib.import_module(f"osgym_tasks.webapps.{apps[0]}"))
-    for table, rows in seed["tables"].items():
-        assert all(set(row) == set(module.SCHEMA[table]) for row in rows), table
-    module.SITE.load(seed)
-    return module.SITE, seed["key"]
+    found = {}
+    for app in [app for step in steps if "runuser" in str(step) for app in step["parameters"]["command"][6:]]:
+        seed = json.loads(texts[f"/tmp/site/{app}.json"])
+        module = importlib.reload(importlib.import_module(f"osgym_tasks.webapps.{app}"))
+        for table, rows in seed["tables"].items():
+            assert all(set(row) == set(module.SCHEMA[table]) for row in rows), table
+        module.SITE.load(seed)
+        found[seed["port"]] = module.SITE, seed["key"]
+    return found
 
 
 @pytest.mark.parametrize("level", LEVELS)
@@ -163,12 +163,59 @@ def test_what_an_oracle_sends_is_what_is_wanted(name: str, level: int) -> None:
         instance = FAMILIES[name].make(seed, level)
         wanted = instance.task["evaluator"]["expected"][0]["rules"]["expected"]
         for way, steps in {"oracle": instance.ways.oracle, **instance.ways.near}.items():
-            site, key = _served(instance.task)
+            ((site, key),) = _sites(instance.task).values()
             browser = KeyboardBrowser(site)
             for step in steps:
                 browser.act(step)
             got = site.handle("GET", "/state", {"X-Key": key}).data.decode()
             assert (got == wanted) == (way == "oracle"), (instance.name, way, got, wanted)
+
+
+@pytest.mark.parametrize("level", LEVELS)
+@pytest.mark.parametrize("name", LONG)
+def test_what_long_oracles_send_to_several_services_is_what_is_wanted(name: str, level: int) -> None:
+    """Each service has in the end what its checkpoint asks for; after a way to a part, all but one have."""
+    for seed in range(2):
+        instance = FAMILIES[name].make(seed, level)
+        wanted = {
+            urlsplit(result["command"][-1]).port: expected["rules"]["expected"]
+            for result, expected in zip(
+                *(instance.task["evaluator"][k] for k in ("result", "expected")), strict=True
+            )
+            if str(result.get("command", [""])[-1]).endswith("/state")
+        }
+        ways = {"oracle": instance.ways.oracle, **{k: steps for k, (steps, _) in instance.ways.part.items()}}
+        for way, steps in ways.items():
+            sites = _sites(instance.task)
+            browsers = {port: KeyboardBrowser(site) for port, (site, _) in sites.items()}
+            _browse(browsers, instance.task, steps)
+            right = [
+                site.handle("GET", "/state", {"X-Key": key}).data.decode() == wanted[port]
+                for port, (site, key) in sites.items()
+                if port in wanted
+            ]
+            assert right.count(False) <= (way != "oracle"), (instance.name, way, right)
+        assert wanted
+
+
+def _browse(browsers: dict[int, KeyboardBrowser], task: dict[str, Any], steps: list[Any]) -> None:
+    """Act on the sites by the steps that are done in the browser's window."""
+    titles = next(
+        step["parameters"]["command"][4:][::-1] for step in task["config"] if "getwindowname" in str(step)
+    )
+    order = [*titles]
+    files = ("Terminal", "docx", "xlsx", "odp", "txt", "md")
+    active = None
+    for step in steps:
+        if step[0].get("op") == "key_down":
+            order.insert(0, order.pop([action.get("keys") for action in step].count(["tab"])))
+        elif not order[0].endswith(files):
+            typed = [str(action.get("text", "")) for action in step]
+            ports = [urlsplit(text).port for text in typed if text.startswith("http://localhost:")]
+            active = browsers[ports[0]] if ports else active
+            assert active is not None or step == DONE
+            if active is not None:
+                active.act(step)
 
 
 def test_every_application_is_carried_whole() -> None:
