@@ -26,7 +26,6 @@ from osgym_certify.ends.lines import decode
 
 MAX_DIVIDED_BYTES = 4 << 20
 """Largest file of which a part is changed. Larger ones are only changed as a whole, as they take long."""
-_OFFICE = (".xlsx", ".xlsm", ".docx", ".docm", ".pptx", ".pptm", ".ods", ".odt", ".odp", ".odg", ".odf")
 _SETTINGS = (".ini", ".conf", ".cfg", ".desktop", ".directory", ".list", ".rc")
 _TABLES = (".csv", ".tsv")
 
@@ -101,8 +100,9 @@ def _ends_with(*endings: str) -> Callable[[GoldenFile], bool]:
     return lambda golden: golden.path.lower().endswith(endings)
 
 
-def _is_office_file(golden: GoldenFile) -> bool:
-    return golden.data.startswith(b"PK") and _ends_with(*_OFFICE)(golden)
+def _is_office_file(*endings: str) -> Callable[[GoldenFile], bool]:
+    named = _ends_with(*endings)
+    return lambda golden: golden.data.startswith(b"PK") and named(golden)
 
 
 def _is_settings(golden: GoldenFile) -> bool:
@@ -120,10 +120,13 @@ def _is_table(golden: GoldenFile) -> bool:
 
 
 KINDS: tuple[Kind, ...] = (
-    Kind("workbook", _ends_with(".xlsx"), (workbook.mutations,), (workbook.equivalents,)),
-    Kind("document", _ends_with(".docx", ".odt"), (document.mutations,), (document.equivalents,)),
-    Kind("slides", _ends_with(".pptx", ".odp"), (slides.mutations,), (slides.equivalents,)),
-    Kind("office file", _is_office_file),
+    Kind(
+        "workbook", _is_office_file(".xlsx", ".xlsm", ".ods"), (workbook.mutations,), (workbook.equivalents,)
+    ),
+    Kind(
+        "document", _is_office_file(".docx", ".docm", ".odt"), (document.mutations,), (document.equivalents,)
+    ),
+    Kind("slides", _is_office_file(".pptx", ".pptm", ".odp"), (slides.mutations,), (slides.equivalents,)),
     Kind(
         "picture",
         lambda golden: picture.read(golden) is not None,
