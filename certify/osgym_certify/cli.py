@@ -45,7 +45,7 @@ Examples:
 
 \b
 An end that is right although it differs from the golden one is declared in the task:
-  "osgym": {"allows": [{"end": "last newline removed", "why": "the instruction asks for the number alone"}]}
+  "osgym": {"allows": [{"end": "text: one line exchanged with the next", "why": "any order is right"}]}
 
 \b
 Exit codes: 0 all tasks are certified - 1 the infrastructure failed, and the same command tries again -
