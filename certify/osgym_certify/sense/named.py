@@ -14,13 +14,13 @@ _CONTENT = frozenset(
         "check_document_text", "check_list", "check_moved_jpgs", "check_slides_text", "check_text_formats",
         "check_text_lines", "check_xlsx_cells", "compare_answer", "compare_config", "exact_match",
         "file_contains", "fuzzy_match", "is_in_list", "literal_match", "match_in_list",
-        "check_direct_json_object", "check_window_titles", "is_extension_installed",
+        "check_direct_json_object", "check_json", "check_window_titles", "is_extension_installed",
     }
 )  # fmt: skip
 """Metrics whose rules are texts that somebody writes or reads, not keys of a program's settings."""
 _PATTERNS = frozenset({"check_list", "check_window_titles"})
 """Metrics whose rules are regular expressions."""
-_KEYS = re.compile(r"\.(type|method|match|conj|timezone|encoding)(\[\d+\])?$|\.(unexpect|exclude)\b")
+_KEYS = re.compile(r"\.(key|type|method|match|conj|timezone|encoding)(\[\d+\])?$|\.(unexpect|exclude)\b")
 """Paths of rules that say how values are compared, or what must not be there."""
 _COMPUTED = re.compile(r"\bu?int(?:16|32|64)\b|\b(?=\w*\d)[0-9a-fA-F]{16,}\b|[A-Za-z0-9+/]{32,}={0,2}")
 """Names of types that gsettings prints, digests, and contents in base64."""
