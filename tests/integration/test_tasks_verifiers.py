@@ -8,6 +8,7 @@ from typing import Any, cast
 
 import pytest
 
+from osgym_cli.task.imports.foreign_verifier import NO_VISION as STAND_INS
 from osgym_host.tasks.evaluator.registry import MetricEnd
 from osgym_host.tasks.sandbox import MetricFailed, MetricJob, MetricVerdict, Sandbox
 from osgym_host.tasks.values import NamedFile, Value
@@ -122,3 +123,16 @@ async def test_a_broken_verifier_gives_no_reward(sandbox: Sandbox, tmp_path: Pat
         with pytest.raises(MetricFailed) as raised:
             await verdict(sandbox, tmp_path, source)
         assert raised.value.end is end, (source, raised.value)
+
+
+async def test_a_verifier_may_ask_a_vision_model_in_vain(sandbox: Sandbox, tmp_path: Path) -> None:
+    """The stand-ins of an import see nothing, so the other points of the verifier count."""
+    source = (
+        "from gym_anything.vlm import query_vlm, sample_trajectory_frames, get_final_screenshot\n"
+        "def verify(traj, env_info, task_info):\n"
+        "    seen = query_vlm(images=sample_trajectory_frames(traj, n=4), prompt='?')\n"
+        "    assert get_final_screenshot(traj) is None and not seen.get('success')\n"
+        "    return {'passed': True, 'score': 60}\n"
+    )
+    found = await verdict(sandbox, tmp_path, source, modules=dict(STAND_INS))
+    assert found.score == 0.6, found

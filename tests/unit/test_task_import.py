@@ -90,7 +90,7 @@ def test_a_task_of_gym_anything(tmp_path: Path) -> None:
 def test_what_a_verifier_asks_for_and_does_not_get_is_named(tmp_path: Path) -> None:
     """A vision model, the trajectory, modules, programs that are installed before the start."""
     source = foreign_sets.gym_anything(tmp_path / "set")
-    verifier = "import requests\ntry:\n    import gym_anything.vlm\nexcept ImportError: pass\n"
+    verifier = "from gym_anything.vlm import query_vlm\ntry:\n    import requests\nexcept ImportError: pass\n"
     verifier += "def verify_report(traj, env_info, task_info):\n    ask = env_info.get('query_vlm')\n"
     verifier += "    env_info['exec_in_env']('x')\n    return len(traj['steps'])\n"
     write(source, {"fruit_env/tasks/count/verifier.py": verifier})
@@ -104,11 +104,27 @@ def test_what_a_verifier_asks_for_and_does_not_get_is_named(tmp_path: Path) -> N
         "hook pre_start (/workspace/scripts/install.sh), which installs programs",
         "hook /workspace/scripts/gone.sh, which is not at hand",
         "display :1; desktops have :0",
-        "module requests of the verifier",
-        "env_info.query_vlm of the verifier",
+        "a vision model, which the verifier asks",
         "env_info.exec_in_env of the verifier",
         "the trajectory, which the verifier reads",
     ]
+
+
+def test_a_placeholder_of_a_verifier_is_refused(tmp_path: Path) -> None:
+    """It would pay for nothing, since a model elsewhere was to judge."""
+    source = foreign_sets.gym_anything(tmp_path / "set")
+    stub = 'def verify_report(traj, env_info, task_info):\n    """traj"""\n    return {"passed": True}\n'
+    write(source, {"fruit_env/tasks/count/verifier.py": stub})
+    (row,) = report("gym-anything", source, tmp_path / "out")["tasks"]
+    assert row["reason"] == "its verifier looks at nothing of the desktop: it is a placeholder"
+
+
+def test_a_verifier_that_cannot_be_loaded_is_refused(tmp_path: Path) -> None:
+    """Its module is neither in the set nor in the evaluator, so it could never score."""
+    source = foreign_sets.gym_anything(tmp_path / "set")
+    write(source, {"fruit_env/tasks/helpers.py": "import cv2\ndef points(got, want): return 0\n"})
+    (row,) = report("gym-anything", source, tmp_path / "out")["tasks"]
+    assert row["reason"] == "its verifier needs the module cv2, which the evaluator does not have"
 
 
 @pytest.mark.parametrize(

@@ -25,9 +25,19 @@ from osgym_host.tasks.evaluator.program.verifier_source import (
 )
 from osgym_host.tasks.getters import MAX_FILES
 
-_PROVIDED = frozenset({"copy_from_env", "env_id", "episode_dir", "files"})
-"""Keys of ``env_info`` that the confined evaluator fills."""
+_PROVIDED = frozenset({"copy_from_env", "env_id", "episode_dir", "files", "query_vlm"})
+"""Keys of ``env_info`` that the confined evaluator fills, and the one that is named as a vision model."""
 _MAX_HELPERS = 20
+_VISION = "gym_anything"
+NO_VISION: Mapping[str, str] = {
+    _VISION: "__path__ = []\n",
+    f"{_VISION}.vlm": (
+        "def sample_trajectory_frames(*arguments, **named):\n    return []\n"
+        "def query_vlm(*arguments, **named):\n    return {'success': False, 'error': 'no vision model'}\n"
+        "def __getattr__(name):\n    return lambda *arguments, **named: None\n"
+    ),
+}
+"""Stand-ins for the set's module of vision models: they see nothing, so the other points are scored."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +69,7 @@ def read_verifier(
         home: Folder of its environment, where helper modules may lie.
 
     Raises:
-        SourceError: The task is scored in another way, or the verifier cannot be read.
+        SourceError: The task is scored in another way, or the verifier cannot be read or loaded here.
     """
     program, function = _program(original)
     text = source.text(f"{place}/{program}")
@@ -68,7 +78,13 @@ def read_verifier(
         definition = function_of(tree, function)
     except VerifierUnreadable as error:
         raise SourceError(str(error)) from None
-    modules, trees, missing = _helpers(source, tree, (place, str(PurePosixPath(place).parent), home))
+    if not _names_read(definition) & {argument.arg for argument in definition.args.args}:
+        raise SourceError("its verifier looks at nothing of the desktop: it is a placeholder")
+    modules, trees = _helpers(source, tree, (place, str(PurePosixPath(place).parent), home))
+    missing: list[str] = []
+    if any(_asks_vision(one) for one in (tree, *trees)):
+        modules |= NO_VISION
+        missing.append("a vision model, which the verifier asks")
     metadata = list(_texts(original.get("metadata")))
     paths = [*(path for one in (tree, *trees) for path in named_paths(one)), *paths_among(iter(metadata))]
     paths = list(dict.fromkeys(paths))
@@ -77,7 +93,7 @@ def read_verifier(
     missing += [
         f"env_info.{key} of the verifier" for key in _env_keys((tree, *trees)) if key not in _PROVIDED
     ]
-    if _reads_trajectory(definition):
+    if _names_read(definition) & {"traj", "trajectory"}:
         missing.append("the trajectory, which the verifier reads")
     where = f"/workspace/tasks/{PurePosixPath(place).name}/{program}"
     return ForeignVerifier(where, text, function, modules, tuple(paths[:MAX_FILES]), tuple(missing))
@@ -98,30 +114,43 @@ def _program(original: Mapping[str, Any]) -> tuple[str, str]:
 
 def _helpers(
     source: SourceFolder, tree: ast.Module, folders: tuple[str, ...]
-) -> tuple[dict[str, str], list[ast.Module], list[str]]:
-    """Return the helper modules by name, their trees, and the names of modules that are missing."""
+) -> tuple[dict[str, str], list[ast.Module]]:
+    """Return the helper modules by name, and their trees.
+
+    Raises:
+        SourceError: A module is neither beside the verifier nor available in the evaluator.
+    """
     modules: dict[str, str] = {}
     trees: list[ast.Module] = []
-    missing: list[str] = []
     left = needed_modules(tree)
     while left:
         name = left.pop(0)
-        if name in modules or name in LIBRARY or name in PACKAGES or name == "__future__":
+        known = name in modules or name in LIBRARY or name in PACKAGES or name == "__future__"
+        if known or name.partition(".")[0] == _VISION:
             continue
-        path = next(
-            (p for p in (f"{one}/{name}.py" for one in folders) if name.isidentifier() and source.has(p)),
-            None,
-        )
+        paths = (f"{folder}/{name}.py" for folder in folders if name.isidentifier())
+        path = next((path for path in paths if source.has(path)), None)
         if path is None or len(modules) >= _MAX_HELPERS:
-            missing.append(f"module {name} of the verifier")
-            continue
+            raise SourceError(f"its verifier needs the module {name[:80]}, which the evaluator does not have")
         modules[name] = source.text(path)
         try:
             trees.append(parse_verifier(modules[name], path))
         except VerifierUnreadable as error:
             raise SourceError(str(error)) from None
         left += needed_modules(trees[-1])
-    return modules, trees, list(dict.fromkeys(missing))
+    return modules, trees
+
+
+def _asks_vision(tree: ast.Module) -> bool:
+    """Return whether a source imports the set's module of vision models, or reads ``query_vlm``."""
+    for node in ast.walk(tree):
+        names = [alias.name for alias in node.names] if isinstance(node, ast.Import) else []
+        names += [node.module or ""] if isinstance(node, ast.ImportFrom) else []
+        if any(name.partition(".")[0] == _VISION for name in names):
+            return True
+        if isinstance(node, ast.Constant) and node.value == "query_vlm":
+            return True
+    return False
 
 
 def _texts(value: Any) -> Iterator[str]:
@@ -147,6 +176,5 @@ def _env_keys(trees: tuple[ast.Module, ...]) -> list[str]:
     return list(found)
 
 
-def _reads_trajectory(function: ast.FunctionDef) -> bool:
-    names = (node for part in function.body for node in ast.walk(part) if isinstance(node, ast.Name))
-    return any(name.id in {"traj", "trajectory"} for name in names)
+def _names_read(function: ast.FunctionDef) -> set[str]:
+    return {node.id for part in function.body for node in ast.walk(part) if isinstance(node, ast.Name)}
