@@ -234,3 +234,15 @@ def test_splices_keep_other_lines(data: str, draw: st.DataObject) -> None:
     made = lines.splice(start, stop, ("new",))
     assert made.bodies == (*lines.bodies[:start], "new", *lines.bodies[stop:])
     assert str(made) and made.final == lines.final
+
+
+def test_long_texts_do_not_take_quadratic_time() -> None:
+    """A text of the largest size is done within the time of a test."""
+    golden = GoldenFile("/a.txt", b"ab 1\n" * 300_000, b"ab 2\n" * 300_000)
+    assert "one line exchanged with the next" not in {
+        one.name for one in text.mutations(golden, random.Random(1))
+    }
+    golden = GoldenFile("/a.txt", b"ab 1\ncd 2\n" * 150_000)
+    assert "one line exchanged with the next" in {
+        one.name for one in text.mutations(golden, random.Random(1))
+    }

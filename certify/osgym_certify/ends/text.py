@@ -135,8 +135,8 @@ def _line_doubled(text: Text, dice: random.Random) -> Iterator[Lines]:
 def _lines_exchanged(text: Text, dice: random.Random) -> Iterator[Lines]:
     bodies = text.lines.bodies
     pairs = [one for one in range(len(bodies) - 1) if bodies[one] != bodies[one + 1]]
-    preferred = [one for one in pairs if one in set(text.filled)]
-    for one in few(preferred or pairs, dice):
+    filled = frozenset(text.filled)
+    for one in few([one for one in pairs if one in filled] or pairs, dice):
         yield text.lines.splice(one, one + 2, (bodies[one + 1], bodies[one]))
 
 
