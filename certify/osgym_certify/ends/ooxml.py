@@ -259,27 +259,32 @@ Change = Callable[[Package, GoldenFile, random.Random], bool | bytes]
 
 
 def variants_of(
-    changes: Mapping[str, Change], must: Must, more: Callable[..., Iterable[Content]] | None = None
+    changes: Mapping[str, Change],
+    must: Must,
+    opened: Callable[[Package], object],
+    more: Callable[[Package, GoldenFile, random.Random], Iterable[Content]] | None = None,
 ) -> Variants:
     """Return a function that applies each change alone.
 
-    The draws of a change depend on its name, not on the other changes.
+    The draws of a change depend on its name, not on the other changes. A change that needs a part that the
+    file lacks makes no content.
 
     Args:
         changes: Changes by the name of the content that they make.
         must: Score that all these contents must earn.
-        more: Function from package, golden file and dice to contents that come before the others.
+        opened: Function that raises `UnreadableFile` for a package of another format.
+        more: Function that makes contents that come before the others.
     """
 
     def variants(golden: GoldenFile, dice: random.Random) -> list[Content]:
         drawn = by_name(dice)
         try:
             package = Package.read(golden.data)
+            opened(package.copy())
             made = list(more(package.copy(), golden, drawn("")) if more is not None else ())
-            made += _applied(changes, must, package, golden, drawn)
         except UnreadableFile:
             return []
-        return distinct(golden, made)
+        return distinct(golden, [*made, *_applied(changes, must, package, golden, drawn)])
 
     return variants
 
@@ -289,9 +294,21 @@ def _applied(
 ) -> Iterator[Content]:
     for name, change in changes.items():
         draft = package.copy()
-        result = change(draft, golden, drawn(name))
+        try:
+            result = change(draft, golden, drawn(name))
+        except UnreadableFile:
+            continue
         if result:
             yield Content(name, must, result if isinstance(result, bytes) else draft.data())
+
+
+def joined(*functions: Variants) -> Variants:
+    """Return a function that makes the contents of the first of these functions that can read the file."""
+
+    def variants(golden: GoldenFile, dice: random.Random) -> list[Content]:
+        return next((made for one in functions if (made := list(one(golden, dice)))), [])
+
+    return variants
 
 
 def before_of(golden: GoldenFile) -> Package | None:
