@@ -104,7 +104,7 @@ def test_kinds_go_by_bytes_and_ending(path: str, data: bytes, name: str) -> None
 
 @pytest.mark.parametrize("place", range(len(FILES)))
 def test_kinds_have_wrong_and_right_contents(place: int) -> None:
-    """Every kind has both, but unknown files and OpenDocument, of which no part is understood."""
+    """Every kind has both; unknown files and a damaged document, which cannot be read, have no right ones."""
     path, data, name = FILES[place]
     found = contents(GoldenFile(path, data), random.Random(1))
     own = {one.must for one in found if one.name.startswith(f"{name}: ")}
