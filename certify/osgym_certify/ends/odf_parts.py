@@ -73,7 +73,9 @@ class OpenDocument:
 
     @property
     def units(self) -> list[Element]:
-        """Elements whose texts are compared with each other: pages, or the whole text."""
+        """Elements whose texts are compared with each other: pages, or the whole text; none of a workbook."""
+        if self.kind == "spreadsheet":
+            return []
         return self.pages if self.kind == "presentation" else [self.content]
 
     def styles(self) -> Element:
