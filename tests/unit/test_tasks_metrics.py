@@ -316,7 +316,7 @@ def test_parts_of_documents(file: File) -> None:
 
 
 def test_images(file: File) -> None:
-    """Size, mode, format and single pixels."""
+    """Size, mode, format and single pixels; a transparent part is wrong, an alpha channel is not."""
     image = Image.new("RGB", (4, 3), (10, 20, 30))
     buffer = io.BytesIO()
     image.save(buffer, "PNG")
@@ -330,6 +330,9 @@ def test_images(file: File) -> None:
     )
     near = {"pixels": [{"at": [0, 0], "rgb": [12, 20, 30], "tolerance": 1}]}
     assert score("check_image_properties", file(buffer.getvalue()), near) == 0
+    for alpha, right in ((255, 1), (254, 0)):
+        Image.new("RGBA", (4, 3), (10, 20, 30, alpha)).save(shown := io.BytesIO(), "PNG")
+        assert score("check_image_properties", file(shown.getvalue()), {"size": [4, 3]}) == right
     assert score("check_image_size", file(buffer.getvalue()), {"width": 4}) == 1
     assert score("check_image_size", file(buffer.getvalue()), {"height": 4}) == 0
 

@@ -43,6 +43,13 @@ def picture() -> Image.Image:
     return image
 
 
+def faint() -> Image.Image:
+    """The picture, half transparent."""
+    made = picture().convert("RGBA")
+    made.putalpha(128)
+    return made
+
+
 def noise() -> Image.Image:
     """Something else of the same size."""
     return Image.effect_noise((64, 48), 90).convert("RGB")
@@ -72,7 +79,11 @@ def noise() -> Image.Image:
             [picture(), ImageEnhance.Contrast(picture()).enhance(0.7), noise()],
         ),
         ("check_sharper", picture(), [picture().filter(ImageFilter.GaussianBlur(2))]),
-        ("compare_image_list", picture(), [noise(), ImageEnhance.Brightness(picture()).enhance(1.01)]),
+        (
+            "compare_image_list",
+            picture(),
+            [noise(), ImageEnhance.Brightness(picture()).enhance(1.01), faint()],
+        ),
     ],
 )
 def test_pictures(metric: str, right: Image.Image, wrong: list[Image.Image]) -> None:

@@ -71,12 +71,17 @@ def has_alpha(image: Image.Image) -> bool:
 
 @metric()
 def check_image_properties(result: Argument, expected: Argument) -> Score:
-    """``size`` [w, h], ``mode``, ``format``, ``pixels`` [{at, rgb, tolerance=0}], ``grey`` true."""
+    """``size`` [w, h], ``mode``, ``format``, ``pixels`` [{at, rgb, tolerance=0}], ``grey`` true.
+
+    An image of which a part is transparent is wrong.
+    """
     rules, image = rules_of(expected), open_image(as_file(result, "result"))
     facts = {"size": list(image.size), "mode": image.mode, "format": image.format}
     for name, got in facts.items():
         if name in rules and rules[name] != got:
             return differ(name, got, rules[name])
+    if image.has_transparency_data and image.convert("RGBA").getextrema()[3] != (255, 255):
+        return Score(0.0, "a part of the image is transparent")
     rgb = image.convert("RGB")
     if "grey" in rules and _is_grey(rgb) != rules["grey"]:
         return Score(0.0, "the image has colours" if rules["grey"] else "the image has no colours")

@@ -90,7 +90,8 @@ def compare_image_list(result: Argument, expected: Argument) -> Score:
         a, b = _two(one, other)
         if a.size != b.size:
             a = a.resize(b.size, Image.Resampling.LANCZOS)
-        if ImageChops.difference(a.convert(b.mode), b).getbbox(alpha_only=False):
+        mode = "RGBA" if a.has_transparency_data else b.mode
+        if ImageChops.difference(a.convert(mode), b.convert(mode)).getbbox(alpha_only=False):
             return Score(0.0, f"image {place} differs")
     return Score(1.0)
 
