@@ -24,13 +24,13 @@ def test_what_is_checked_and_done_stays(family: Family) -> None:
         assert family.make(seed, 3, vary=reversed(VARIATIONS)).task == made.task
         parse_task(made.task)
         assert made.vary == tuple(name for name in VARIATIONS if name not in family.fixed)
-        assert (made.ways, made.named) == (plain.ways, plain.named)
+        assert (made.ways, made.named, made.said) == (plain.ways, plain.named, plain.said)
         assert made.task["evaluator"] == plain.task["evaluator"]
         own = [step for step in plain.task["config"] if step["type"] != "record_folder"]
         assert json.dumps(own)[1:-1] in json.dumps(made.task["config"])
         if own != plain.task["config"]:  # the record comes after what variations add
             assert made.task["config"][-1] == plain.task["config"][-1]
-        assert all(text in made.task["instruction"] for text in made.named.values())
+        assert all(text in made.task["instruction"] for text in made.said.values())
         assert made.name == "-".join([plain.name, *made.vary])
 
 

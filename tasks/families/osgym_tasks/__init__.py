@@ -2,7 +2,7 @@
 
 from osgym_tasks.contents import Split
 from osgym_tasks.curriculum import Curriculum
-from osgym_tasks.family import LEVELS, Family, Instance, Ways
+from osgym_tasks.family import LANGUAGES, LEVELS, Family, Instance, Ways
 from osgym_tasks.proved import ImageUnknown, load_tasks, proved_instances
 from osgym_tasks.registry import FAMILIES, UnknownFamily, family_named
 from osgym_tasks.sampling import sample
@@ -11,6 +11,7 @@ from osgym_tasks.variation import VARIATIONS
 
 __all__ = [
     "FAMILIES",
+    "LANGUAGES",
     "LEVELS",
     "VARIATIONS",
     "Curriculum",

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import re
 import shlex
 from collections.abc import Iterable
 from typing import Any
 
 from osgym_tasks.pieces import HOME, execute, key, launch, output_check, place
 
+_SOUNDS_LIKE_I = re.compile(r"h?i(?!e)", re.IGNORECASE)
+"""Beginning of a word before which the Spanish "y" becomes "e"."""
 BOX_PX = (300, 150, 1000, 700)
 """Place and size of the windows of these families."""
 
@@ -43,10 +46,15 @@ def without_last_end() -> list[dict[str, Any]]:
     return [key("ctrl", "end"), key("backspace")]
 
 
-def sentence(parts: Iterable[str]) -> str:
-    """Return the parts as a list in a sentence: a, b and c."""
+def sentence(parts: Iterable[str], language: str = "en") -> str:
+    """Return the parts as a list in a sentence of a language: a, b and c."""
     *most, last = parts
-    return f"{', '.join(most)} and {last}" if most else last
+    if not most:
+        return last
+    if language == "zh":
+        return f"{'、'.join(most)}和{last}"
+    word = {"en": "and", "de": "und", "es": "e" if _SOUNDS_LIKE_I.match(last) else "y"}[language]
+    return f"{', '.join(most)} {word} {last}"
 
 
 def quoted_list(texts: Iterable[str]) -> str:

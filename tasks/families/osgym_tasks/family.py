@@ -8,7 +8,7 @@ from __future__ import annotations
 import hashlib
 import json
 import random
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -17,6 +17,8 @@ from osgym_tasks import kept
 from osgym_tasks.variation import checked, varied
 
 LEVELS = (1, 2, 3, 4, 5)
+LANGUAGES = ("en", "de", "es", "zh")
+"""Languages of instructions. Every family has English wordings, and many have the others."""
 MIN_WORDINGS = 6
 Steps = list[list[dict[str, Any]]]
 """Steps to play: lists of internal actions, each list one step."""
@@ -46,8 +48,12 @@ class Draft:
     """Content of an instance, made by a family's module; `Family.make` turns it into a task.
 
     Attributes:
-        wordings: Templates of `str.format` over the names in `named`, at least six.
+        wordings: English templates of `str.format` over the names in `named`, at least six.
         named: Values that the evaluator checks, as the instruction must have them.
+        shown: Names in `named` whose values the first screen shows. A wording may leave them out; it has all
+            others.
+        translations: Templates like `wordings`, by language.
+        translated: Values by name, by language, that replace English words of `named` in a translation.
         config: Set-up steps in OSWorld's format.
         evaluator: Evaluator in OSWorld's format.
         changes: Absolute paths that the task may change, each with all below it. All else in the home must
@@ -60,6 +66,18 @@ class Draft:
     evaluator: dict[str, Any]
     ways: Ways
     changes: Sequence[str] | None = None
+    shown: Collection[str] = ()
+    translations: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    translated: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
+
+    @property
+    def content(self) -> dict[str, str]:
+        """Values that all wordings name: all but those that the first screen shows."""
+        return {name: value for name, value in self.named.items() if name not in self.shown}
+
+    def templates(self, language: str) -> Sequence[str]:
+        """Return the wordings in a language; none if the family lacks it."""
+        return self.wordings if language == "en" else self.translations.get(language, ())
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,7 +85,8 @@ class Instance:
     """One task of a family.
 
     Attributes:
-        named: Values that the instruction has literally.
+        named: Values that all wordings name, in English (`Draft.content`).
+        said: Values that the instruction has literally, in its language.
         vary: Names of its variations.
         task: Task in OSWorld's format, with the files that it uploads inside.
     """
@@ -76,6 +95,7 @@ class Instance:
     seed: int
     level: int
     named: Mapping[str, str] = field(repr=False)
+    said: Mapping[str, str] = field(repr=False)
     task: dict[str, Any] = field(repr=False)
     ways: Ways = field(repr=False)
     vary: tuple[str, ...] = ()
@@ -133,8 +153,20 @@ class Family:
     flavor: str = "small"
     fixed: tuple[str, ...] = ()
 
+    @property
+    def languages(self) -> tuple[str, ...]:
+        """Languages in which the family has wordings."""
+        draft = self.draft(dice_of(self.name, self.version, 0, LEVELS[0]), LEVELS[0])
+        return tuple(language for language in LANGUAGES if draft.templates(language))
+
     def make(
-        self, seed: int, level: int, *, wording: int | None = None, vary: Iterable[str] = ()
+        self,
+        seed: int,
+        level: int,
+        *,
+        wording: int | None = None,
+        vary: Iterable[str] = (),
+        language: str = "en",
     ) -> Instance:
         """Make the instance of a seed and a level.
 
@@ -144,20 +176,29 @@ class Family:
             wording: Number of the template; None leaves it to the seed.
             vary: Names in `osgym_tasks.variation.VARIATIONS`; those that are `fixed` are left out. The check
                 and the solution stay the same.
+            language: Language of the instruction, one of `languages`. Files, check and solution stay the
+                same.
 
         Raises:
-            ValueError: The seed or the level is out of range, or a wording or variation is unknown.
+            ValueError: The seed or the level is out of range, a wording or variation is unknown, or the
+                family has no wording in that language.
         """
         chosen, made = self._drawn(seed, level)
-        if wording is not None and not 0 <= wording < len(made.wordings):
-            raise ValueError(f"wording must be 0 to {len(made.wordings) - 1} in {self.name}, not {wording}")
-        text = made.wordings[chosen % len(made.wordings) if wording is None else wording]
+        templates = made.templates(language)
+        if not templates:
+            raise ValueError(f"{self.name} has no wording in {language[:20]!r}; it has {self.languages}")
+        if wording is not None and not 0 <= wording < len(templates):
+            raise ValueError(f"wording must be 0 to {len(templates) - 1} in {self.name}, not {wording}")
+        template = templates[chosen % len(templates) if wording is None else wording]
+        values = {**made.named, **made.translated.get(language, {})}
+        said = {name: value for name, value in values.items() if f"{{{name}}}" in template}
         chosen_variations = tuple(name for name in checked(vary) if name not in self.fixed)
-        suffix = "".join(f"-{name}" for name in chosen_variations)
+        marks = [*([] if language == "en" else [language]), *chosen_variations]
         task = {
-            "id": f"{self.name.replace('.', '-')}-v{self.version}-l{level}-s{seed}{suffix}",
+            "id": f"{self.name.replace('.', '-')}-v{self.version}-l{level}-s{seed}"
+            + "".join(f"-{mark}" for mark in marks),
             "snapshot": self.apps[0],
-            "instruction": text.format(**made.named),
+            "instruction": template.format(**said),
             "source": "osgym_tasks",
             "config": made.config,
             "related_apps": list(self.apps),
@@ -166,7 +207,7 @@ class Family:
         }
         task = varied(
             task,
-            tuple(made.named.values()),
+            tuple(said.values()),
             chosen_variations,
             lambda name: dice_of(f"{self.name}:{name}", self.version, seed, level),
         )
@@ -174,15 +215,24 @@ class Family:
         if made.changes is not None:
             task = kept.recorded(task, made.changes)
             ways = replace(ways, spoilt={**ways.spoilt, kept.LOST: kept.LOSE})
-        return Instance(self.name, seed, level, made.named, task, ways, chosen_variations)
+        return Instance(self.name, seed, level, made.content, said, task, ways, chosen_variations)
 
     def named(self, seed: int, level: int) -> Mapping[str, str]:
-        """Return the values that the instruction of an instance has literally, without making its task.
+        """Return the values that all wordings of an instance name, without making its task.
 
         Raises:
             ValueError: The seed or the level is out of range.
         """
-        return self._drawn(seed, level)[1].named
+        return self._drawn(seed, level)[1].content
+
+    def actions(self, seed: int, level: int) -> int:
+        """Return the number of actions of an instance's oracle; waits do not count.
+
+        Raises:
+            ValueError: The seed or the level is out of range.
+        """
+        oracle = self._drawn(seed, level)[1].ways.oracle
+        return sum(action["op"] != "wait" for step in oracle for action in step)
 
     def _drawn(self, seed: int, level: int) -> tuple[int, Draft]:
         """Return the number that chooses the wording, and the content."""

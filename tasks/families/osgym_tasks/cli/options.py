@@ -82,16 +82,20 @@ def instances(command: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def made(families: Sequence[str], every: bool, seeds: int, first_seed: int, levels: list[int],
-         vary: tuple[str, ...]) -> list[Instance]:  # fmt: skip
+         vary: tuple[str, ...], language: str = "en") -> list[Instance]:  # fmt: skip
     """Return the chosen instances.
 
     Raises:
-        UsageError: No family is named, or an unknown one.
+        UsageError: No family is named, an unknown one, or one without wordings in the language.
     """
     chosen = named_families(families, every)
+    lacking = [family for family in chosen if language not in family.languages]
+    if lacking and not every:
+        raise click.UsageError(f"{lacking[0].name} has no wordings in {language!r}")
     return [
-        family.make(seed, level, vary=vary)
+        family.make(seed, level, vary=vary, language=language)
         for family in chosen
+        if family not in lacking
         for level in levels
         for seed in range(first_seed, first_seed + seeds)
     ]

@@ -14,6 +14,7 @@ from osgym_tasks.cli import options
 from osgym_tasks.cli.options import EXIT_WRONG, made, named_families
 from osgym_tasks.contents import count
 from osgym_tasks.difficulty import Difficulty, as_json, difficulties, disorder
+from osgym_tasks.family import LANGUAGES
 from osgym_tasks.registry import FAMILIES
 from osgym_tasks.report import report_page
 from osgym_tasks.splits import is_stored, stored_text
@@ -29,16 +30,24 @@ def list_() -> None:
 
 @click.command()
 @options.instances
+@click.option(
+    "--language",
+    type=click.Choice(LANGUAGES),
+    default="en",
+    show_default=True,
+    help="Language of the instructions; with --all, the families that have it are written.",
+)
 @options.folder
 def write(families: Sequence[str], every: bool, seeds: int, first_seed: int, levels: list[int],
-          vary: tuple[str, ...], out: Path) -> None:  # fmt: skip
+          vary: tuple[str, ...], language: str, out: Path) -> None:  # fmt: skip
     """Write task files with their oracles, which `osgym task run` plays.
 
     \b
     Examples:
       osgym task family write edit.lines --seeds 4 --out out/families
+      osgym task family write --all --language de --out out/german
     """
-    for instance in made(families, every, seeds, first_seed, levels, vary):
+    for instance in made(families, every, seeds, first_seed, levels, vary, language):
         click.echo(instance.write(out))
 
 
