@@ -40,9 +40,9 @@ from osgym_tasks import (
     split_of,
 )
 from osgym_tasks.cli import commands
-from osgym_tasks.family import MIN_WORDINGS, Instance, dice_of
+from osgym_tasks.family import MIN_WORDINGS, Instance
 from osgym_tasks.office import document_bytes
-from osgym_tasks.pieces import DONE, FAIL, key
+from osgym_tasks.pieces import DONE, FAIL, HOME, key
 from osgym_tasks.record import Outcome, line_of, read_record, summary
 from osgym_tasks.targets import TargetMissing, click, has_targets, place_in, placed, placed_on, reaching
 from osgym_tasks.verify import trials_of
@@ -81,19 +81,6 @@ def test_a_seed_gives_the_same_bytes(family: Family) -> None:
 
 
 @every_family
-def test_every_wording_names_what_is_checked(family: Family) -> None:
-    """Literally, in at least six wordings, which the seeds all use."""
-    for level, seed in itertools.product(LEVELS, range(2)):
-        wordings = family.draft(dice_of("any", 1, seed, level), level).wordings
-        assert len(set(wordings)) >= MIN_WORDINGS
-        for number in range(len(wordings)):
-            instance = family.make(seed, level, wording=number)
-            for text in instance.named.values():
-                assert text and text in instance.task["instruction"]
-    assert len({family.make(seed, 1).task["instruction"][:9] for seed in range(50)}) >= MIN_WORDINGS
-
-
-@every_family
 def test_instances_are_textsthat_a_host_takes(family: Family) -> None:
     """With ways to act that can be sent, all different, each to its end."""
     for level, seed in itertools.product(LEVELS, SEEDS):
@@ -108,20 +95,6 @@ def test_instances_are_textsthat_a_host_takes(family: Family) -> None:
             assert way[-1] == DONE or way in right or (given_up and way[-1] == FAIL)
             for step in way[:-1]:
                 parse_actions(placed(step, lambda target: (1, 1)), SCREEN)
-
-
-@every_family
-def test_levels_rise_in_what_there_is_to_look_through(family: Family) -> None:
-    """The task and what its oracle does grow, and the oracle never gets shorter on average."""
-    of = {level: [made(family.name, seed, level) for seed in SEEDS] for level in LEVELS}
-    oracles = {level: [json.dumps(one.ways.oracle) for one in of[level]] for level in LEVELS}
-    sizes = [
-        mean(len(json.dumps(one.task["config"])) + len(oracle) for one, oracle in zip(*both, strict=True))
-        for both in ((of[level], oracles[level]) for level in LEVELS)
-    ]
-    assert all(low < high for low, high in itertools.pairwise(sizes)), sizes
-    actions = [mean(sum(map(len, one.ways.oracle)) for one in of[level]) for level in LEVELS]
-    assert all(low <= high for low, high in itertools.pairwise(actions)), actions
 
 
 def test_the_hash_seed_of_python_changes_nothing() -> None:
@@ -154,7 +127,7 @@ def test_mistakes_of_a_program_to_mend_show_on_hidden_numbers() -> None:
             for at, line in enumerate(lines)
             if str(int(eval(line[6:-1], {"numbers": [*map(int, numbers)]}))) != rules["expected"].split()[at]
         }
-        assert len(wrong) == {1: 1, 2: 1, 3: 2, 4: 2, 5: 3}[level], (seed, level)
+        assert len(wrong) == {1: 1, 2: 2, 3: 3, 4: 5, 5: 7}[level], (seed, level)
 
 
 def test_the_rest_of_the_home_is_recorded_and_compared() -> None:
@@ -167,7 +140,8 @@ def test_the_rest_of_the_home_is_recorded_and_compared() -> None:
         {"type": "folder_record", "folder": "/home/user"},
         {"type": "cache_file", "path": task["config"][-1]["parameters"]["dest"]},
     ]
-    assert task["evaluator"]["options"][-1] == {"may_change": [instance.named["answer"]]}
+    answer = instance.named["jobs"].rpartition(" into ")[2]
+    assert task["evaluator"]["options"][-1] == {"may_change": [f"{HOME}/{answer}"]}
     (lost,) = (trial for trial in trials_of(instance) if trial.way == f"spoilt: {kept.LOST}")
     assert (lost.steps, lost.spoil, lost.wanted) == (instance.ways.oracle, kept.LOSE, 0.0)
     with pytest.raises(ValueError, match="made by every"):
@@ -415,5 +389,5 @@ def test_the_documents_family_is_one() -> None:
     for level, number in itertools.product(LEVELS, range(MIN_WORDINGS)):
         instance = family.make(3, level, wording=number)
         parse_task(instance.task)
-        assert all(text in instance.task["instruction"] for text in instance.named.values())
+        assert all(text in instance.task["instruction"] for text in instance.said.values())
         assert json.dumps(instance.ways.oracle) not in map(json.dumps, instance.ways.near.values())

@@ -5,11 +5,19 @@ from __future__ import annotations
 from collections import Counter
 from dataclasses import dataclass
 
-from osgym_tasks.contents import FEW, LevelCount
-from osgym_tasks.family import LEVELS, Draft, dice_of
+from osgym_tasks.contents import ACTION_SEEDS, FEW, LevelCount
+from osgym_tasks.family import LANGUAGES, LEVELS, Draft, dice_of
 from osgym_tasks.registry import FAMILIES
 from osgym_tasks.splits import levels_counted
 from osgym_tasks.variation import VARIATIONS
+
+GROWTH = 3
+"""Least number of an oracle's actions at the highest level, as a multiple of those at the lowest."""
+FLAT = {
+    "long.month_close": "its steps triple, and its actions nearly do",
+    "writer.page": "one dialog has all settings of a page",
+}
+"""Families whose oracles grow less than `GROWTH`, each with the reason."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,6 +28,7 @@ class Counts:
         wordings: Smallest number of wordings over its levels.
         near: Largest number of near misses and spoilt set-ups of an instance.
         levels: Counted contents of each level.
+        languages: Languages of its wordings.
     """
 
     family: str
@@ -29,6 +38,7 @@ class Counts:
     wordings: int
     near: int
     levels: tuple[LevelCount, ...]
+    languages: tuple[str, ...]
 
 
 def counts() -> list[Counts]:
@@ -45,6 +55,7 @@ def counts() -> list[Counts]:
                 min(len(set(draft.wordings)) for draft in drafts),
                 max(_wrong_ways(draft) for draft in drafts),
                 levels_counted(family),
+                tuple(language for language in LANGUAGES if drafts[0].templates(language)),
             )
         )
     return found
@@ -70,6 +81,9 @@ def card_markdown() -> str:
         "different tasks": f"80 % of them to train, 10 % to validate, 10 % to test; {len(whole)} of "
         f"{len(all_levels)} levels have all three, the others training only",
         "wordings": f"{sum(row.wordings for row in rows)}, at least {least} of each family",
+        "families with wordings in German, Spanish and Chinese": (
+            f"{sum(row.languages == LANGUAGES for row in rows)}"
+        ),
         "kinds of near misses": f"{sum(row.near for row in rows)}",
         "variations around a task": f"{len(VARIATIONS)}: {', '.join(VARIATIONS)}",
         "images": f"the full one runs all, the small one {small}",
@@ -91,11 +105,11 @@ def card_markdown() -> str:
         "|---|---|",
         *(f"| {app} | {number} |" for app, number in sorted(apps.items())),
         "",
-        "| family | version | wordings | near misses | image | applications |",
-        "|---|---|---|---|---|---|",
+        "| family | version | wordings | languages | near misses | image | applications |",
+        "|---|---|---|---|---|---|---|",
         *(
-            f"| `{row.family}` | {row.version} | {row.wordings} | {row.near} | {row.flavor} "
-            f"| {', '.join(row.apps)} |"
+            f"| `{row.family}` | {row.version} | {row.wordings} | {', '.join(row.languages)} | {row.near} "
+            f"| {row.flavor} | {', '.join(row.apps)} |"
             for row in rows
         ),
         "",
@@ -110,6 +124,17 @@ def card_markdown() -> str:
         f"| family | {' | '.join(f'level {level}' for level in LEVELS)} |",
         f"|---|{'---|' * len(LEVELS)}",
         *(f"| `{row.family}` | {' | '.join(map(_different, row.levels))} |" for row in rows),
+        "",
+        "## Actions of the oracle on each level",
+        "",
+        f"Median of {ACTION_SEEDS} seeds; waits do not count. The highest level takes at least",
+        f"{GROWTH} times the actions of the lowest, except in "
+        + "; ".join(f"`{name}`, since {why}" for name, why in FLAT.items())
+        + ".",
+        "",
+        f"| family | {' | '.join(f'level {level}' for level in LEVELS)} |",
+        f"|---|{'---|' * len(LEVELS)}",
+        *(f"| `{row.family}` | {' | '.join(f'{level.actions:g}' for level in row.levels)} |" for row in rows),
     ]
     return "\n".join(lines) + "\n"
 

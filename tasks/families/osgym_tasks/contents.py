@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
+from statistics import median
 
 from osgym_tasks.family import LEVELS, Family
 
@@ -14,6 +15,8 @@ FEW = 30
 """Smallest number of different contents of a level that has validation and test tasks."""
 IN_EACH = 3
 """Smallest number of contents that validation and test each need among those counted."""
+ACTION_SEEDS = 20
+"""Number of seeds whose oracles are counted."""
 _MARKS = ",.;:"
 _JOINING = frozenset({"and", "then"})
 
@@ -54,6 +57,7 @@ class LevelCount:
             that came up once and twice (A. Chao, 1984, Scandinavian Journal of Statistics 11:265).
         validation: Number of contents found that are for validation.
         test: Number of contents found that are for test.
+        actions: Median number of the oracle's actions, over the first seeds.
         few: All contents found, if they are too few for three splits. All are for training.
     """
 
@@ -63,6 +67,7 @@ class LevelCount:
     at_least: int
     validation: int
     test: int
+    actions: float
     few: tuple[str, ...] = ()
 
     @property
@@ -101,7 +106,8 @@ def count(family: Family, effort: Effort = THOROUGH) -> tuple[LevelCount, ...]:
     seen = [_seen(family, level, effort) for level in LEVELS]
     few = [tuple(sorted(one)) if len(one) < FEW else () for one in seen]
     in_train = frozenset().union(*few)
-    return tuple(_level(one, its_few, in_train) for one, its_few in zip(seen, few, strict=True))
+    actions = [median(family.actions(seed, level) for seed in range(ACTION_SEEDS)) for level in LEVELS]
+    return tuple(_level(*of_level, in_train) for of_level in zip(seen, actions, few, strict=True))
 
 
 def _seen(family: Family, level: int, effort: Effort) -> Counter[str]:
@@ -115,7 +121,7 @@ def _complete(seen: Counter[str]) -> bool:
     return 1 not in seen.values() and seen.total() >= 10 * len(seen)
 
 
-def _level(seen: Counter[str], few: tuple[str, ...], in_train: frozenset[str]) -> LevelCount:
+def _level(seen: Counter[str], actions: float, few: tuple[str, ...], in_train: frozenset[str]) -> LevelCount:
     times = Counter(seen.values())
     once, twice = times[1], times[2]
     unseen = once * once / (2 * twice) if twice else once * (once - 1) / 2
@@ -123,7 +129,7 @@ def _level(seen: Counter[str], few: tuple[str, ...], in_train: frozenset[str]) -
     exact = _complete(seen)
     at_least = len(seen) if exact else len(seen) + int(unseen)
     return LevelCount(
-        seen.total(), len(seen), exact, at_least, splits[Split.VALIDATION], splits[Split.TEST], few
+        seen.total(), len(seen), exact, at_least, splits[Split.VALIDATION], splits[Split.TEST], actions, few
     )
 
 

@@ -231,8 +231,7 @@ class Family:
         Raises:
             ValueError: The seed or the level is out of range.
         """
-        oracle = self._drawn(seed, level)[1].ways.oracle
-        return sum(action["op"] != "wait" for step in oracle for action in step)
+        return count_actions(self._drawn(seed, level)[1].ways.oracle)
 
     def _drawn(self, seed: int, level: int) -> tuple[int, Draft]:
         """Return the number that chooses the wording, and the content."""
@@ -243,6 +242,11 @@ class Family:
         dice = dice_of(self.name, self.version, seed, level)
         chosen = dice.randrange(1 << 30)
         return chosen, self.draft(dice, level)
+
+
+def count_actions(steps: Steps) -> int:
+    """Return the number of actions in steps; waits do not count."""
+    return sum(action["op"] != "wait" for step in steps for action in step)
 
 
 def dice_of(family: str, version: int, seed: int, level: int) -> random.Random:

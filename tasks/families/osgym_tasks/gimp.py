@@ -159,6 +159,7 @@ def edits_draft(dice: random.Random, wordings: Sequence[str], edits: Sequence[Ed
         every(*checks, unchanged(files)),
         Ways(steps(every_one), near),
         changes=targets,
+        shown=("first",),
     )
 
 

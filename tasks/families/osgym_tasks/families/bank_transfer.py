@@ -28,10 +28,12 @@ _WORDINGS = (
     "Please pay in the open bank: {payments}. Confirm each, and make no other transfer.",
     "Use the bank in the browser to send the following, each confirmed: {payments}. Nothing more is to be "
     "paid.",
-    "Some payments are due, so make and confirm them in the bank that you see: {payments}. No others.",
-    "I have to pay by the open bank: {payments}. Would you do and confirm that, and only that?",
-    "Transfer with the bank in the browser, and confirm every time: {payments}. There must be no other "
-    "transfers.",
+    "My bills are due, and I am already on the train. Could you pay {payments} in the bank that is open? "
+    "Each one has to be confirmed, and please pay nothing else.",
+    "Before the office closes, I have to get these out of the way: {payments}. The bank is open in the "
+    "browser. Confirm every transfer, mind that people can share a name, and make no others.",
+    "The treasurer is waiting for some money. In the bank that you see, please transfer {payments}, and go "
+    "on until each is confirmed. There must be no other transfers.",
 )
 
 
@@ -100,4 +102,4 @@ def _spent(transfers: list[dict[str, Any]], account: str) -> int:
     return sum(row["cents"] for row in transfers if row["account"] == account)
 
 
-FAMILY = Family("bank.transfer", 1, _draft, APPS, "full")
+FAMILY = Family("bank.transfer", 2, _draft, APPS, "full")

@@ -39,15 +39,15 @@ _PLAIN: dict[str, tuple[str, Callable[[Sequence[int]], float]]] = {
 _WORDINGS = (
     "In the workbook that is open in Calc, write {jobs}, {how}. Leave all other cells as they are and save "
     "{path} in its own format.",
-    "Please enter {jobs}, {how}, in the open workbook {path}. Save it as xlsx under the same name; no other "
-    "cell may change.",
+    "Please enter {jobs}, {how}, in the open workbook {path}. Save it as xlsx under the same name; no "
+    "other cell may change.",
     "{path} is open in Calc. Put {jobs}, {how}. Change nothing else, and save the file, keeping its format.",
-    "I need {jobs} of the workbook {path}, {how}. It is open; save it under its name and in its format when "
-    "you are done, and leave every other cell alone.",
-    "Add to the open spreadsheet {jobs}, {how}. Then save {path} in the xlsx format, with the other cells "
-    "untouched.",
-    "Calculate for the spreadsheet {path}: {jobs}, {how}. It is open in Calc. Save it there in its format; "
-    "other cells stay unchanged.",
+    "I am preparing a talk and need figures from the table that you see: {jobs}, {how}. Please leave every "
+    "other cell alone, and save the workbook, keeping its format.",
+    "The board wants to know a few things about this table. Could you add {jobs}, {how}? Nothing else may "
+    "change. Save the open file as the xlsx that it is.",
+    "So that I needn't do the sums by hand, put {jobs}, {how}, into the sheet that is open. Save it under "
+    "its name and in its format, with the other cells untouched.",
 )
 
 
@@ -129,6 +129,7 @@ def _draft(dice: random.Random, level: int) -> Draft:
         every(*checks),
         Ways([*_enter(entered), *SAVE, DONE], near),
         changes=[table.path],
+        shown=("path",),
     )
 
 
@@ -152,4 +153,4 @@ def _enter(formulas: list[tuple[str, str]]) -> Steps:
     return [step for cell, formula in formulas for step in (go(cell), [typed(formula)])]
 
 
-FAMILY = Family("calc.aggregate", 2, _draft, APPS, "full")
+FAMILY = Family("calc.aggregate", 3, _draft, APPS, "full")

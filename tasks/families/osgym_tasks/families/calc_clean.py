@@ -31,13 +31,32 @@ _WORDINGS = (
     "without leaving empty rows. The first ones stay in their order. Save the file as xlsx.",
     "{path} is open in Calc. Keep only the first of rows that are the same in all columns; the remaining "
     "rows move up and keep their order. Save under the same name and format.",
-    "In the open workbook {path}, delete rows that are exact copies of a row further up, in all their "
-    "columns. No blank rows remain and the order stays. Save it in the format it has.",
-    "Clean the table in {path}: of rows that agree in every column only the first remains, and the rest "
-    "close up in the same order. Rows that differ in any column stay. Save as the xlsx that it is.",
-    "Would you delete the repeated rows of the open spreadsheet? A row counts as repeated when all its "
-    "columns equal those of one above. Leave no gaps, keep the order, and save {path} in its format.",
+    "Someone pasted part of this table a second time. Please take out every row that is in all columns the "
+    "same as one above it, without leaving gaps, and keep the others in their order. Save the workbook as "
+    "the xlsx that it is.",
+    "We are about to send letters to these people, and nobody should get two. Delete each row of the open "
+    "table that repeats an earlier row in every column; rows that differ anywhere stay, in the same order "
+    "and without empty rows between. Then save it in its format.",
+    "My list has grown over the years and holds some rows twice. Could you keep only the first of those "
+    "that agree in every column, let the rest move up in their order, and save the open file? The format "
+    "stays xlsx.",
 )
+_TRANSLATIONS = {
+    "de": (
+        "In der offenen Tabelle stehen manche Zeilen doppelt. Lösche jede Zeile, die in allen Spalten "
+        "einer weiter oben gleicht, ohne Lücken zu lassen. Die übrigen behalten ihre Reihenfolge. "
+        "Speichere die Datei in ihrem Format, xlsx.",
+    ),
+    "es": (
+        "En la tabla abierta hay filas repetidas. Borra cada fila que coincida en todas las columnas con "
+        "otra de más arriba, sin dejar huecos. Las demás conservan su orden. Guarda el archivo en su "
+        "formato, xlsx.",
+    ),
+    "zh": (
+        "打开的表格里有些行重复了。请删除每一行在所有列上都与上面某一行相同的行，不要留空行，其余各行保持原"
+        "来的顺序。然后按原来的 xlsx 格式保存文件。",
+    ),
+}
 
 
 def _draft(dice: random.Random, level: int) -> Draft:
@@ -71,6 +90,8 @@ def _draft(dice: random.Random, level: int) -> Draft:
         ),
         Ways([*_delete(repeated), *SAVE, DONE], near),
         changes=[table.path],
+        shown=("path",),
+        translations=_TRANSLATIONS,
     )
 
 
@@ -79,4 +100,4 @@ def _delete(numbers: list[int]) -> Steps:
     return [[*go(f"{row}:{row}"), key("ctrl", "minus"), pause()] for row in sorted(numbers, reverse=True)]
 
 
-FAMILY = Family("calc.clean", 2, _draft, APPS, "full")
+FAMILY = Family("calc.clean", 3, _draft, APPS, "full")

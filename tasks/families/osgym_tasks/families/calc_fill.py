@@ -27,7 +27,7 @@ from osgym_tasks.family import Draft, Family, Steps, Ways
 from osgym_tasks.pieces import DONE, every, key
 
 _ROWS = {1: 6, 2: 12, 3: 24, 4: 50, 5: 90}
-_COLUMNS = {1: 1, 2: 1, 3: 2, 4: 2, 5: 3}
+_COLUMNS = {1: 1, 2: 1, 3: 2, 4: 3, 5: 5}
 _SIGNS = {"plus": "+", "minus": "-", "times": "*"}
 _TITLES = ("Total", "Result", "Sum", "Balance", "Check", "Score", "Due")
 _WORDINGS = (
@@ -37,12 +37,13 @@ _WORDINGS = (
     "Leave the rest and save the file as xlsx.",
     "{path} is open in Calc. For every row, fill {jobs}. Each cell gets a formula. Nothing else changes; "
     "save under the same name and format.",
-    "The table in {path} has empty places. With a formula in each row, fill {jobs}. Save the workbook in "
-    "the format it has; other cells stay as they are.",
-    "Use formulas to fill {jobs}, down to the last row of the table in the open workbook {path}. Do not "
-    "touch other cells. Save it, keeping the format.",
-    "I need formulas in each row of the open spreadsheet {path}: fill {jobs}. Save it as it is, as xlsx, "
-    "with all other cells unchanged.",
+    "I left the table that you see half done. Would you fill {jobs}, with a formula in every row, so that "
+    "it follows when I correct a number? Nothing else changes. Save it in its format.",
+    "The evaluation is due soon, and the last columns are still empty. Please fill {jobs}, by formulas "
+    "from the first row to the last of the open table, and leave the other cells as they are. Save it as "
+    "xlsx.",
+    "My colleague will go on with this table, so it must compute by itself. With a formula in each row, "
+    "fill {jobs}. Save the workbook, keeping its format, and touch nothing else.",
 )
 
 
@@ -121,7 +122,8 @@ def _draft(dice: random.Random, level: int) -> Draft:
         ),
         Ways([*begin, *final.enter(table), *SAVE, DONE], near, {"one array formula": array}),
         changes=[table.path],
+        shown=("path",),
     )
 
 
-FAMILY = Family("calc.fill", 3, _draft, APPS, "full")
+FAMILY = Family("calc.fill", 4, _draft, APPS, "full")

@@ -26,23 +26,23 @@ from osgym_tasks.family import Draft, Family, Steps, Ways
 from osgym_tasks.pieces import DONE, every, key
 
 _ROWS = {1: 20, 2: 35, 3: 35, 4: 35, 5: 35}
-_SHEETS = {1: 1, 2: 1, 3: 2, 4: 3, 5: 4}
-_FROZEN = {1: 1, 2: 1, 3: 1, 4: 2, 5: 3}
+_SHEETS = {1: 1, 2: 1, 3: 3, 4: 4, 5: 6}
+_FROZEN = {1: 1, 2: 1, 3: 2, 4: 3, 5: 5}
 _NAMES = ("January", "February", "March", "April", "May", "June", "July", "August")
 _COUNTS = ("the first", "the first two", "the first three")
 _WORDINGS = (
-    "In the workbook that is open in Calc, freeze {jobs}. Freeze nothing else, "
-    "change no cell, and save {path} in its own format.",
+    "In the workbook that is open in Calc, freeze {jobs}. Freeze nothing else, change no cell, and save "
+    "{path} in its own format.",
     "Please freeze {jobs} in {path}; scrolling is to move only the rest. Cells and other sheets stay as "
     "they are. Save the file as xlsx.",
     "{path} is open in Calc. Freeze {jobs}; nothing else is to be frozen or changed. Save under the same "
     "name and format.",
-    "When I scroll in {path}, I lose the headings. Freeze {jobs} and nothing more. Save the workbook in the "
-    "format it has, with the same cells.",
-    "Would you freeze {jobs} of the open spreadsheet? Leave all the rest alone, and save {path} as the xlsx "
-    "file that it is.",
-    "The open workbook {path} is long. Freeze {jobs} and no more than that. Save it in its "
-    "present format without changing its cells.",
+    "When I scroll in the workbook that is open, I lose the headings. Please freeze {jobs}, and nothing "
+    "more. Then save it in the format it has, with the same cells.",
+    "I have to present this file, and people at the back must always see what a column is. Could you "
+    "freeze {jobs}? Leave everything else alone, and save it as the xlsx file that it is.",
+    "The sheets here are too long to keep in mind what is what. Make {jobs} stay in view when one scrolls, "
+    "by freezing them and no more than that. Save the file without changing cells or format.",
 )
 
 
@@ -87,6 +87,7 @@ def _draft(dice: random.Random, level: int) -> Draft:
         ),
         Ways([*_ways(frozen), *SAVE, DONE], near),
         changes=[first.path],
+        shown=("path",),
     )
 
 
@@ -114,4 +115,4 @@ def _ways(frozen: dict[str, tuple[int, int]]) -> Steps:
     return steps
 
 
-FAMILY = Family("calc.freeze", 3, _draft, APPS, "full")
+FAMILY = Family("calc.freeze", 4, _draft, APPS, "full")

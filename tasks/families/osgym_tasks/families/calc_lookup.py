@@ -29,8 +29,9 @@ from osgym_tasks.pieces import DONE, HOME, every, key
 
 _ROWS = {1: 6, 2: 12, 3: 25, 4: 45, 5: 80}
 _ITEMS = {1: 5, 2: 8, 3: 12, 4: 19, 5: 19}
-_COLUMNS = {1: 1, 2: 1, 3: 1, 4: 2, 5: 2}
-_FACTS = ("Price", "Weight", "Shelf", "Stock")
+_COLUMNS = {1: 1, 2: 1, 3: 2, 4: 3, 5: 5}
+_FACTS_GIVEN = {1: 3, 2: 3, 3: 4, 4: 5, 5: 6}
+_FACTS = ("Price", "Weight", "Shelf", "Stock", "Batch", "Deposit", "Length")
 _FILES = ("orders", "requests", "deliveries", "sales")
 _WORDINGS = (
     "In the workbook that is open in Calc, fill {jobs} of the sheet {first}: each row gets what the sheet "
@@ -39,12 +40,13 @@ _WORDINGS = (
     "{how}. Nothing else changes; save {path} as xlsx.",
     "{path} is open in Calc. For every row of the sheet {first}, fill {jobs} from the row of the same item "
     "on the sheet {second}, {how}. Keep all else, and save the file in its format.",
-    "The sheet {first} of {path} lacks values. Take them by item from the sheet {second} and fill {jobs} in "
-    "every row, {how}. Save under the same name and format, with other cells unchanged.",
-    "On the sheet {first} of the open spreadsheet, fill {jobs}, {how}: the values stand beside the same item "
-    "on the sheet {second}. Do not change other cells. Save {path} as the xlsx file that it is.",
-    "I need what the sheet {second} says of each item on the sheet {first} too: fill {jobs} down to the last "
-    "row, {how}. Save the open workbook {path}, keeping its format and its other cells.",
+    "The sheet {first} lacks what we already have on the sheet {second}. Please fill {jobs} in every row "
+    "by its item, {how}, and save the open workbook in its format. All other cells stay.",
+    "I don't want to look up each item by hand. In the workbook that is open, could you fill {jobs} of the "
+    "sheet {first}, {how}, from the sheet {second}? Do it down to the last row, change nothing else, and "
+    "save it as xlsx.",
+    "To write the bills, I need some columns more on the sheet {first}: {jobs}, {how}. The values stand "
+    "beside the same item on the sheet {second}. Save the file as it is, with the other cells untouched.",
 )
 
 
@@ -52,8 +54,9 @@ def _draft(dice: random.Random, level: int) -> Draft:
     first, second = dice.choice((("Orders", "Goods"), ("List", "Catalogue"), ("Sales", "Items")))
     path = f"{HOME}/Documents/{dice.choice(_FILES)}.xlsx"
     goods = dice.sample(GOODS, _ITEMS[level])
-    facts = dice.sample(_FACTS, 3)
-    amounts = [dice.sample(range(low, high), len(goods)) for low, high in ((3, 99), (100, 999), (1000, 9999))]
+    facts = dice.sample(_FACTS, _FACTS_GIVEN[level])
+    bounds = [(3, 99), (100, 999), (1000, 9999), (10000, 19999), (20000, 29999), (30000, 39999)]
+    amounts = [dice.sample(range(*pair), len(goods)) for pair in bounds[: len(facts)]]
     dice.shuffle(amounts)
     catalogue: Grid = [["Item", *facts], *map(list, zip(goods, *amounts, strict=True))]
     wanted = dice.sample(facts, _COLUMNS[level])
@@ -65,7 +68,8 @@ def _draft(dice: random.Random, level: int) -> Draft:
     last, columns = len(before), {fact: letter(3 + place) for place, fact in enumerate(wanted)}
 
     def formula(fact: str, sheet: str, first_item: str = "B2") -> str:
-        return f"=VLOOKUP({first_item},{sheet}$A$2:$D${len(catalogue)},{facts.index(fact) + 2},0)"
+        area = f"{sheet}$A$2:${letter(len(facts))}${len(catalogue)}"
+        return f"=VLOOKUP({first_item},{area},{facts.index(fact) + 2},0)"
 
     def fill(fact: str, *, source: str = "", until: int = last) -> Steps:
         text = {"op": "type", "text": formula(source or fact, f"${second}.")}
@@ -83,7 +87,7 @@ def _draft(dice: random.Random, level: int) -> Draft:
         near["not saved"] = [*begin, *fill(final), DONE]
     areas = {f"{first}!{columns[fact]}2:{columns[fact]}{last}": fact for fact in wanted}
     checks: list[Check] = [rest_kept(path, may_change=list(areas))]
-    parts = [filled(1, len(after) * len(after[0])), filled(2, len(catalogue) * 4)]
+    parts = [filled(1, len(after) * len(after[0])), filled(2, len(catalogue) * len(catalogue[0]))]
     right: dict[str, Steps] = {}
     if level > 2:
         checks.append(formulas(path, {area: formula(fact, f"{second}!") for area, fact in areas.items()}))
@@ -108,7 +112,8 @@ def _draft(dice: random.Random, level: int) -> Draft:
         every(cells(path, {first: after, second: catalogue}), xml_parts(path, *parts), *checks),
         Ways([*begin, *fill(final), *SAVE, DONE], near, right),
         changes=[path],
+        shown=("path",),
     )
 
 
-FAMILY = Family("calc.lookup", 3, _draft, APPS, "full")
+FAMILY = Family("calc.lookup", 4, _draft, APPS, "full")

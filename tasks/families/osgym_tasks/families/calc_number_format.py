@@ -26,8 +26,9 @@ from osgym_tasks.calc import (
 from osgym_tasks.family import Draft, Family, Steps, Ways
 from osgym_tasks.pieces import DONE, HOME, every, key
 
-_ROWS = {1: 8, 2: 14, 3: 24, 4: 45, 5: 80}
-_JOBS = {1: 1, 2: 1, 3: 2, 4: 2, 5: 3}
+_ROWS = {1: 8, 2: 14, 3: 24, 4: 45, 5: 60}
+_JOBS = {1: 1, 2: 1, 3: 2, 4: 3, 5: 5}
+_NUMBERS = {1: 4, 2: 4, 3: 4, 4: 5, 5: 7}
 _FORMATS = {
     "as percentages with two decimals": ("5", r"^0\.00%$"),
     "with two decimals and a comma between thousands": ("1", r"^#,##0\.00(_\))?(;.*)?$"),
@@ -45,20 +46,23 @@ _COLUMNS = {
     "Cost": (1000, 9000, (_THOUSANDS, _DOLLARS)),
     "Budget": (10000, 90000, (_THOUSANDS, _DOLLARS)),
     "Distance": (100000, 9000000, (_SCIENTIFIC, _THOUSANDS)),
+    "Growth": (0, 1, (_PERCENT,)),
+    "Energy": (100000, 9000000, (_SCIENTIFIC, _THOUSANDS)),
+    "Turnover": (10000, 90000, (_THOUSANDS, _DOLLARS)),
 }
 _WORDINGS = (
-    "In the workbook that is open in Calc, show {jobs}. The values themselves stay as they are, and so does "
-    "the format of all other cells. Save {path} in its own format.",
-    "Please format numbers in {path}, so that Calc shows {jobs}. Do not round or retype them, do not format "
-    "other numbers, and save the file as xlsx.",
-    "{path} is open in Calc. Set number formats to show {jobs}. Neither values nor other cells change. Save "
-    "under the same name and format.",
-    "The numbers in {path} are hard to read. Show {jobs}, by their number format alone: every value stays "
-    "the same, as do the other columns. Save the workbook in the format it has.",
-    "Change how the open spreadsheet shows its numbers: show {jobs}. Keep the values and all other formats, "
-    "and save {path} as the xlsx file that it is.",
-    "I would like the open workbook to show {jobs}. Only the number format of these cells changes, no value. "
-    "Save {path} in its present format.",
+    "In the workbook that is open in Calc, show {jobs}. The values themselves stay as they are, and so "
+    "does the format of all other cells. Save {path} in its own format.",
+    "Please format numbers in {path}, so that Calc shows {jobs}. Do not round or retype them, do not "
+    "format other numbers, and save the file as xlsx.",
+    "{path} is open in Calc. Set number formats to show {jobs}. Neither values nor other cells change. "
+    "Save under the same name and format.",
+    "Nobody can read the numbers in this table. Please show {jobs}, by the number format alone. The values "
+    "stay exactly as they are, other cells keep their format, and you save it as the xlsx that it is.",
+    "The table goes into our yearly report, so it has to look right: I want {jobs}. Don't round or retype "
+    "anything, and leave the rest of the open workbook as it is. Save it in its format.",
+    "Could you tidy up how the open sheet shows its numbers? Format {jobs}. I mean the format only, of "
+    "these cells only. Then save the file under its name.",
 )
 
 
@@ -87,7 +91,7 @@ class _Job:
 
 def _draft(dice: random.Random, level: int) -> Draft:
     path = f"{HOME}/Documents/{dice.choice(('plans', 'costs', 'projects', 'routes', 'offers'))}.xlsx"
-    headings = dice.sample(sorted(_COLUMNS), len(_COLUMNS))
+    headings = dice.sample(sorted(_COLUMNS), _NUMBERS[level])
     grid: Grid = [["Person", "City", *headings]]
     for person in dice.sample(PEOPLE, _ROWS[level]):
         drawn = [dice.randrange(_COLUMNS[name][0] * 10000, _COLUMNS[name][1] * 10000) for name in headings]
@@ -126,6 +130,7 @@ def _draft(dice: random.Random, level: int) -> Draft:
         styled(evaluator, path, _rules(grid, jobs)),
         Ways([*begin, *final.enter(), *SAVE, DONE], near),
         changes=[path],
+        shown=("path",),
     )
 
 
@@ -134,7 +139,8 @@ def _rules(grid: Grid, jobs: list[_Job]) -> list[dict[str, object]]:
     codes = {
         f"{job.column}{row}": _FORMATS[job.how][1] for job in jobs for row in range(job.first, job.last + 1)
     }
-    places = [f"{letter(across)}{row}" for across in range(2, 6) for row in range(2, len(grid) + 1)]
+    columns = [letter(across) for across in range(2, len(grid[0]))]
+    places = [f"{column}{row}" for column in columns for row in range(2, len(grid) + 1)]
     return [
         {
             "type": "check_cell",
@@ -146,4 +152,4 @@ def _rules(grid: Grid, jobs: list[_Job]) -> list[dict[str, object]]:
     ]
 
 
-FAMILY = Family("calc.number_format", 2, _draft, APPS, "full")
+FAMILY = Family("calc.number_format", 3, _draft, APPS, "full")

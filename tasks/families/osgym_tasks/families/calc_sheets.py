@@ -31,18 +31,18 @@ _AREAS = ("North", "South", "East", "West", "Centre")
 _SEASONS = ("spring", "summer", "autumn", "winter")
 _NEW = ("Archive", "Overview", "Draft", "Final", "Reserve", "Notes", "Summary", "Checked")
 _WORDINGS = (
-    "In the workbook that is open in Calc, {jobs}. Leave the other sheets, their order and all cells as they "
-    "are, and save {path} in its own format.",
+    "In the workbook that is open in Calc, {jobs}. Leave the other sheets, their order and all cells as "
+    "they are, and save {path} in its own format.",
     "Please {jobs} in the open workbook {path}. Move and delete no sheet, and change no cell. Save it as "
     "xlsx under the same name.",
-    "{path} is open in Calc. There, {jobs}. The order of the sheets and what is in them stays. Save the file "
-    "in its format.",
-    "Tidy up the sheets of {path}: {jobs}. Delete and move none, change no cell, and save it in the format "
-    "it has.",
-    "Would you {jobs}? The workbook {path} is open. All sheets stay in their order with their contents; save "
-    "it, keeping the format.",
-    "The open spreadsheet needs some order. To that end, {jobs}, and save {path} as the xlsx file that it "
-    "is. Nothing else in it may change.",
+    "{path} is open in Calc. There, {jobs}. The order of the sheets and what is in them stays. Save the "
+    "file in its format.",
+    "I get lost among the sheets of the workbook that is open. Please {jobs}. Delete and move none, change "
+    "no cell, and save it in the format it has.",
+    "The file goes to a customer, who needn't see everything. Could you {jobs}? All sheets stay in their "
+    "order with their contents. Save it as xlsx.",
+    "To get this workbook ready for the new year, {jobs}. Leave the other sheets, their order and all "
+    "cells alone, and save it, keeping its format.",
 )
 
 
@@ -87,6 +87,7 @@ def _draft(dice: random.Random, level: int) -> Draft:
         ),
         Ways([*_ways(renamed, hidden), *SAVE, DONE], near),
         changes=[path],
+        shown=("path",),
     )
 
 
@@ -104,4 +105,4 @@ def _item(ups: int) -> list[dict[str, object]]:
     return [key("alt", "s"), pause(800), press("up", ups), pause(), key("enter"), pause(800)]
 
 
-FAMILY = Family("calc.sheets", 2, _draft, APPS, "full")
+FAMILY = Family("calc.sheets", 3, _draft, APPS, "full")

@@ -1,4 +1,4 @@
-"""calendar.slot: find the first time at which several people are free, and put a meeting there.
+"""calendar.slot: find the first times at which several people are free, and put meetings there.
 
 A terminal may read the calendar by curl; a meeting that does not come from a page in a browser is refused.
 """
@@ -6,8 +6,10 @@ A terminal may read the calendar by curl; a meeting that does not come from a pa
 from __future__ import annotations
 
 import random
+from dataclasses import dataclass
 from typing import Any
 
+from osgym_tasks.desk import sentence
 from osgym_tasks.family import Draft, Family, Ways
 from osgym_tasks.pieces import DONE
 from osgym_tasks.services import add_meeting
@@ -16,7 +18,8 @@ from osgym_tasks.webapps.planner import DAYS
 
 _PEOPLE = {1: 3, 2: 4, 3: 5, 4: 7, 5: 9}
 _INVITED = {1: 2, 2: 2, 3: 3, 4: 3, 5: 4}
-_LOOKED = {1: 1, 2: 1, 3: 2, 4: 3, 5: 5}
+_COUNT = {1: 1, 2: 1, 3: 1, 4: 2, 5: 3}
+_LOOKED = {1: 1, 2: 2, 3: 3, 4: 3, 5: 5}
 _NAMES = ("Ana", "Ben", "Cora", "Dev", "Eva", "Finn", "Gus", "Hana", "Ivan", "Jule", "Kofi", "Lena", "Milo")
 _TITLES = (
     "Budget review",
@@ -31,66 +34,167 @@ _OLD = ("Call", "Lunch", "Training", "Interview", "Stand-up", "Review", "Worksho
 _SITES = ("Team Calendar", "Week Planner", "Shared Calendar", "Office Calendar")
 _FIRST, _LAST = 9 * 60, 17 * 60
 _WORDINGS = (
-    'In the calendar that is open in the browser, add one meeting "{title}" of {length} {when} with '
-    "{people}, at the earliest time at which they are all free. Meetings lie between 09:00 and 17:00. "
-    "Invite no one else.",
-    'Add one meeting, "{title}", {when} to the open calendar, for {people} and nobody else. It takes '
-    "{length}, at the first time between 09:00 and 17:00 at which none of them has another meeting.",
-    "Please find the earliest {length}, within 09:00 to 17:00, in which {people} are all free {when}, and "
-    'add one meeting called "{title}" there in the calendar in the browser, with just them.',
-    "Exactly {people} should meet for {length} as soon as they all have time {when}, between 09:00 and "
-    '17:00. Put one meeting "{title}" into the open calendar.',
-    'Use the calendar that you see to plan "{title}" {when}: one meeting of {length}, with exactly '
-    "{people}, at the first time from 09:00 on and until 17:00 that does not clash with anything that one "
-    "of them has.",
-    'Would you put "{title}" into the calendar in the browser? It is one meeting of {length} {when}, only '
-    "for {people}, as early as they are all free, from 09:00 on and over by 17:00.",
+    "In the calendar that is open in the browser, add {when}: {meetings}. Each meeting is to be at the "
+    "earliest time at which all its people are free, and lies between 09:00 and 17:00. Enter them in this "
+    "order, and invite no one else.",
+    "Add to the open calendar, {when}, in this order: {meetings}. Each takes place at the first time "
+    "between 09:00 and 17:00 at which none of its people has another meeting. Nobody else is invited.",
+    "Use the calendar that you see to plan {when}: {meetings}. Take the earliest time from 09:00 on and "
+    "until 17:00 that clashes with nothing that one of the people has, one after the other in the order "
+    "given. Only these people take part.",
+    "We have to meet as soon as everybody has time. Please look into the open calendar and enter {when}: "
+    "{meetings}. That means the first slot, within 09:00 to 17:00, in which all of them are free, and in "
+    "the order that I say if there are several. No other guests.",
+    "Could you find a slot for us? It is about {meetings}, {when}. I want the earliest one where nobody of "
+    "those named is busy, from 09:00 on and over by 17:00; put them into the calendar in the browser in "
+    "this order, with just these people.",
+    "My assistant is ill, so would you do the planning {when}? In the calendar in the browser I need "
+    "{meetings}. Go from first to last, each as early as all its people are free, not before 09:00 and not "
+    "past 17:00, and without anyone else.",
 )
+_TRANSLATIONS = {
+    "de": (
+        "Wir müssen uns so bald wie möglich treffen. Trage bitte {when} in den offenen Kalender ein: "
+        "{meetings}. Nimm jeweils die früheste Zeit zwischen 09:00 und 17:00, zu der alle Genannten frei "
+        "sind, bei mehreren in dieser Reihenfolge. Lade sonst niemanden ein.",
+    ),
+    "es": (
+        "Tenemos que reunirnos cuanto antes. Añade {when} al calendario abierto: {meetings}. Elige cada "
+        "vez la primera hora entre las 09:00 y las 17:00 en que todas esas personas estén libres, en este "
+        "orden si son varias reuniones. No invites a nadie más.",
+    ),
+    "zh": (
+        "我们要尽快开会。请{when}在打开的日历中添加：{meetings}。每次选择 09:00 到 17:00 之间所有参加者都有"
+        "空的最早时间；如果有多个会议，按这里的顺序添加。不要邀请其他人。",
+    ),
+}
+_MEETING = {
+    "en": '"{}" of {} minutes with {}',
+    "de": '"{}", {} Minuten, mit {}',
+    "es": '"{}", {} minutos, con {}',
+    "zh": '"{}"，{} 分钟，参加者为{}',
+}
+_WHEN = {
+    "en": ("on {}", "between {} and {}", DAYS),
+    "de": (
+        "am {}",
+        "zwischen {} und {}",
+        ("Montag", "Dienstag", "Mittwoch", "Donnerstag", "Freitag"),
+    ),
+    "es": ("el {}", "entre el {} y el {}", ("lunes", "martes", "miércoles", "jueves", "viernes")),
+    "zh": ("在{}", "在{}到{}之间", ("星期一", "星期二", "星期三", "星期四", "星期五")),
+}
+"""Words for one day and for several, and names of days, by language."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Request:
+    """A meeting that is asked for, without its time."""
+
+    title: str
+    length_min: int
+    people: tuple[str, ...]
+
+    def said(self, language: str) -> str:
+        return _MEETING[language].format(self.title, self.length_min, sentence(self.people, language))
+
+    def first(self, meetings: list[dict[str, Any]], looked: tuple[str, ...]) -> tuple[str, int] | None:
+        """Return the first day and minute at which all people are free; None: they never are."""
+        people = set(self.people)
+        for day in looked:
+            for start in range(_FIRST, _LAST - self.length_min + 1, 30):
+                busy = any(row["day"] == day and row["start"] < start + self.length_min
+                           and start < row["end"] and set(row["people"].splitlines()) & people
+                           for row in meetings)  # fmt: skip
+                if not busy:
+                    return day, start
+        return None
+
+    def meeting(self, day: str, start: int) -> dict[str, Any]:
+        """Return the row that the calendar keeps."""
+        end, people = start + self.length_min, "\n".join(self.people)
+        return {"title": self.title, "day": day, "start": start, "end": end, "people": people}
 
 
 def _draft(dice: random.Random, level: int) -> Draft:
     names = sorted(dice.sample(_NAMES, _PEOPLE[level]))
-    invited = sorted(dice.sample(names, _INVITED[level]))
-    length = dice.choice((30, 60)) if level <= 2 else dice.choice((60, 90, 120))
     first = 0 if level >= 5 else dice.randrange(len(DAYS) - _LOOKED[level] + 1)
     looked = DAYS[first : first + _LOOKED[level]]
-    meetings = _meetings(dice, level, names, invited, looked, length)
-    right = _first(meetings, invited, looked, length)
-    assert right is not None
-    title = dice.choice(_TITLES)
+    requests, meetings = _requests(dice, level, names, looked)
+    made: list[dict[str, Any]] = []
+    for one in requests:
+        place = one.first([*meetings, *made], looked)
+        assert place is not None
+        made.append(one.meeting(*place))
     served = Served(
         dice, "planner", dice.choice(_SITES), {"people": [{"name": n} for n in names], "meetings": meetings}
     )
-    day, start = right
-    made: dict[str, Any] = {
-        "title": title,
-        "day": day,
-        "start": start,
-        "end": start + length,
-        "people": "\n".join(invited),
-    }
-    later = {**made, "start": start + 30, "end": start + 30 + length}
-    short = {**made, "end": made["end"] + (-30 if length > 30 else 30)}
+    begin = [step for one in made[:-1] for step in add_meeting(names, one)]
+    last, start, end = made[-1], made[-1]["start"], made[-1]["end"]
+    length = end - start
     near = {
-        "half an hour later": [*add_meeting(names, later), DONE],
-        "too short": [*add_meeting(names, short), DONE],
+        "half an hour later": [
+            *begin,
+            *add_meeting(names, {**last, "start": start + 30, "end": end + 30}),
+            DONE,
+        ]
     }
-    if level >= 2:
-        near["one not asked"] = [*add_meeting(names, {**made, "people": "\n".join(invited[:-1])}), DONE]
-        del near["too short"]
-    on = f"on {looked[0]}" if len(looked) == 1 else f"between {looked[0]} and {looked[-1]}"
+    if level == 1:
+        other = end - 30 if length > 30 else end + 30
+        near["too short" if length > 30 else "too long"] = [*add_meeting(names, {**last, "end": other}), DONE]
+    else:
+        fewer = "\n".join(requests[-1].people[:-1])
+        near["one not asked"] = [*begin, *add_meeting(names, {**last, "people": fewer}), DONE]
+    if begin:
+        near["one forgotten"] = [*begin, DONE]
     return Draft(
         _WORDINGS,
-        {
-            "title": title,
-            "when": on,
-            "length": f"{length} minutes",
-            "people": f"{', '.join(invited[:-1])} and {invited[-1]}",
-        },
+        {"meetings": "; ".join(one.said("en") for one in requests), "when": _when("en", looked)},
         served.config(),
-        served.evaluator({"meetings": [*meetings, made]}),
-        Ways([*add_meeting(names, made), DONE], near),
+        served.evaluator({"meetings": [*meetings, *made]}),
+        Ways([*begin, *add_meeting(names, last), DONE], near),
+        translations=_TRANSLATIONS,
+        translated={
+            language: {
+                "meetings": "; ".join(one.said(language) for one in requests),
+                "when": _when(language, looked),
+            }
+            for language in _TRANSLATIONS
+        },
     )
+
+
+def _when(language: str, looked: tuple[str, ...]) -> str:
+    one, several, days = _WHEN[language]
+    named = [days[DAYS.index(day)] for day in looked]
+    return one.format(*named) if len(named) == 1 else several.format(named[0], named[-1])
+
+
+def _requests(
+    dice: random.Random, level: int, names: list[str], looked: tuple[str, ...]
+) -> tuple[list[_Request], list[dict[str, Any]]]:
+    """Draw what is asked for, and existing meetings that leave time for it."""
+    while True:
+        requests = [
+            _Request(
+                title,
+                dice.choice((30, 60)) if level <= 2 else dice.choice((60, 90, 120)),
+                tuple(sorted(dice.sample(names, _INVITED[level]))),
+            )
+            for title in dice.sample(_TITLES, _COUNT[level])
+        ]
+        meetings = []
+        for at, one in enumerate(requests):  # fewer busy days for later ones, or no time is left
+            days = looked[: max(1, len(looked) - 2 * at)]
+            meetings += _meetings(dice, level, names, [*one.people], days, one.length_min)
+        made: list[dict[str, Any]] = []
+        for one in requests:
+            place = one.first([*meetings, *made], looked)
+            if place is None:
+                break
+            made.append(one.meeting(*place))
+        else:
+            return requests, meetings
 
 
 def _meetings(
@@ -140,16 +244,4 @@ def _meetings(
     return rows
 
 
-def _first(
-    meetings: list[dict[str, Any]], invited: list[str], looked: tuple[str, ...], length: int
-) -> tuple[str, int] | None:
-    for day in looked:
-        for start in range(_FIRST, _LAST - length + 1, 30):
-            busy = any(row["day"] == day and row["start"] < start + length and start < row["end"]
-                       and set(row["people"].splitlines()) & set(invited) for row in meetings)  # fmt: skip
-            if not busy:
-                return day, start
-    return None
-
-
-FAMILY = Family("calendar.slot", 1, _draft, APPS, "full")
+FAMILY = Family("calendar.slot", 2, _draft, APPS, "full")

@@ -41,19 +41,41 @@ _STEMS = (
     "kernel",
 )
 _WORDINGS = (
-    "The file manager shows {root}. Change default applications, so that {choices}. Other types "
-    "of files keep their applications, and the files stay as they are.",
-    "Set default applications for the types of the files in {root}, so that from now on {choices}. Do "
-    "not change other types of files or any file.",
+    "The file manager shows {root}. Change default applications, so that {choices}. Other types of files "
+    "keep their applications, and the files stay as they are.",
+    "Set default applications for the types of the files in {root}, so that from now on {choices}. Do not "
+    "change other types of files or any file.",
     "Please see to it that {choices}, by default. There are such files in {root}; they must not change, "
     "nor must the defaults of other types.",
-    "The default applications should be such that {choices}. Leave those of all other types alone, and the"
-    " files in {root} too.",
-    "I want other default applications: {choices}, whenever I open one in the file manager. All other "
-    "types, and the files in {root} themselves, stay as they are.",
-    "Choose other applications as the default, so that {choices}. The folder {root} has examples, which "
-    "must stay unchanged; so must the defaults of other types.",
+    "Files keep opening in the wrong program. Please change the defaults, so that {choices}. There are "
+    "examples in the folder that is open; leave these files and the defaults of all other types alone.",
+    "I am setting up this computer for my father. From now on, he wants {choices} by default. Don't change "
+    "any other type, nor the files in the open folder.",
+    "It annoys me to pick a program each time. Could you make it the default that {choices}? All other "
+    "types stay as they are, and so do the files that you see.",
 )
+_TRANSLATIONS = {
+    "de": (
+        "Meine Dateien gehen immer im falschen Programm auf. Stell die Standardprogramme so ein: {choices}"
+        ". Beispiele liegen im offenen Ordner. Ändere weder diese Dateien noch die Standardprogramme "
+        "anderer Dateitypen.",
+    ),
+    "es": (
+        "Mis archivos siempre se abren con el programa equivocado. Cambia los programas predeterminados "
+        "así: {choices}. En la carpeta abierta hay ejemplos. No cambies esos archivos ni los programas "
+        "predeterminados de otros tipos.",
+    ),
+    "zh": (
+        "我的文件总是用错误的程序打开。请这样设置默认程序：{choices}。打开的文件夹里有示例文件。不要改动这"
+        "些文件，也不要改动其他类型的默认程序。",
+    ),
+}
+_CHOICE = {
+    "en": ".{} files open in {}",
+    "de": ".{}-Dateien mit {}",
+    "es": "los archivos .{} con {}",
+    "zh": ".{} 文件用 {} 打开",
+}
 
 
 def _draft(dice: random.Random, level: int) -> Draft:
@@ -76,10 +98,13 @@ def _draft(dice: random.Random, level: int) -> Draft:
     }
     if len(endings) > 1:
         near["one forgotten"] = _ways(files, {ending: picked[ending] for ending in endings[1:]})
-    said = sentence(f".{ending} files open in {_SAID[app]}" for ending, app in picked.items())
+    said = {
+        language: sentence((one.format(ending, _SAID[app]) for ending, app in picked.items()), language)
+        for language, one in _CHOICE.items()
+    }
     return Draft(
         _WORDINGS,
-        {"root": root, "choices": said},
+        {"root": root, "choices": said["en"]},
         [upload({f"{root}/{name}": text for name, text in files.items()}), *file_manager(root)],
         every(
             shell_output(look, "".join(f"{after[ending]}.desktop\n" for ending in types)),
@@ -87,6 +112,9 @@ def _draft(dice: random.Random, level: int) -> Draft:
         ),
         Ways(_ways(files, picked), near),
         changes=[],
+        shown=("root",),
+        translations=_TRANSLATIONS,
+        translated={language: {"choices": said[language]} for language in _TRANSLATIONS},
     )
 
 
@@ -116,4 +144,4 @@ def _ways(files: dict[str, str], picked: dict[str, str]) -> Steps:
     return [*steps, DONE]
 
 
-FAMILY = Family("desk.defaults", 3, _draft, ("pcmanfm",), flavor="full")
+FAMILY = Family("desk.defaults", 4, _draft, ("pcmanfm",), flavor="full")

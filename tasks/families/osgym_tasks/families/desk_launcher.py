@@ -12,7 +12,7 @@ from osgym_tasks.family import Draft, Family, Steps, Ways
 from osgym_tasks.pieces import DONE, every, key, upload
 
 _KEYS = {1: 0, 2: 1, 3: 2, 4: 3, 5: 3}
-_COUNT = {1: 1, 2: 1, 3: 1, 4: 1, 5: 2}
+_COUNT = {1: 1, 2: 1, 3: 1, 4: 2, 5: 3}
 _BESIDE = {1: 1, 2: 2, 3: 4, 4: 6, 5: 9}
 _PROGRAMS = (
     ("editor", "Quick Notes", "mousepad", "Write down what comes to mind"),
@@ -42,9 +42,12 @@ _WORDINGS = (
     "Make {entries}. Other files in {folder} stay as they are.",
     "Add {entries}. Leave everything else in {folder} alone.",
     "Please create {entries}. Nothing else in {folder} may change.",
-    "I would like to have {entries}. Do not touch the other files of {folder}.",
-    "The folder {folder} lacks something: please add {entries}. Its other files must not change.",
-    "Write and save {entries}; {folder} keeps all its other files as they are.",
+    "I keep forgetting what these programs are called. Could you make me {entries}? The other files in "
+    "{folder} stay as they are.",
+    "For the people who share this machine, {folder} should get something more: {entries}. Please write "
+    "and save that, and change none of the files that are there.",
+    "We collect our own starters in {folder}. What is missing is {entries}. Add it, and leave everything "
+    "else in the folder alone.",
 )
 
 
@@ -118,4 +121,4 @@ def _ways(entries: dict[str, dict[str, str]]) -> Steps:
     return [*steps, DONE]
 
 
-FAMILY = Family("desk.launcher", 3, _draft, ("mousepad",))
+FAMILY = Family("desk.launcher", 4, _draft, ("mousepad",))

@@ -58,10 +58,12 @@ _BEFORE = "places"
 _WORDINGS = (
     "On this desktop, {deeds}. All other windows stay open as they are.",
     "Please tidy up the screen: {deeds}. Do not close, minimize, maximize or tile any other window.",
-    "There are several windows. I would like you to {deeds}, and to leave the others as they are.",
     "Arrange the windows: {deeds}. Every other window must stay as it is.",
-    "Would you {deeds}? Leave all other windows alone.",
-    "Among the open windows, {deeds}; the rest is to stay as you find it.",
+    "There is too much on my screen for a video call. Could you {deeds}, and leave every other window as "
+    "it is?",
+    "I can't concentrate with all this open. Please {deeds}; the rest should stay just where you find it.",
+    "Before I show this desktop to someone, {deeds}. Don't close, minimize, maximize or tile any other "
+    "window.",
 )
 
 
@@ -157,4 +159,4 @@ def _ways(titles: list[str], deeds: dict[str, str]) -> Steps:
     return [*steps, DONE]
 
 
-FAMILY = Family("desk.windows", 2, _draft, ("xterm",), fixed=("distractors", "geometry"))
+FAMILY = Family("desk.windows", 3, _draft, ("xterm",), fixed=("distractors", "geometry"))

@@ -16,19 +16,23 @@ _ENDS = {
     "DOS / Windows (CR LF)": "\r\n",
 }
 """Line ends as the menu has them, in its order."""
-_FILES = {1: 1, 2: 1, 3: 2, 4: 3, 5: 4}
+_FILES = {1: 1, 2: 2, 3: 2, 4: 3, 5: 4}
 _LINES = {1: 4, 2: 7, 3: 10, 4: 15, 5: 22}
 _NAMES = ("address", "labels", "orders", "codes", "titles", "prices", "places")
 _WORDS = ("apple", "brick", "cloud", "dough", "eagle", "flute", "glass", "honey", "ivory", "jelly")
 _BOM = b"\xef\xbb\xbf"
 _WORDINGS = (
-    "The text editor has my files open: {changes}. Their names and the words in them stay the same.",
-    "Some programs cannot read the files that are open in the editor: {changes}. The words in them "
-    "must not change, nor the names of the files.",
-    "Please {changes}. Change nothing else in what is open in the editor, and keep the names.",
-    "For another system, {changes}; the text itself and the names of the files stay as they are.",
-    "I need other line ends: {changes}. The words stay as they are, and so do the files' names.",
-    "Would you {changes}? They are open in the editor. Do not change any word, and keep every name.",
+    "The text editor has files of {folder} open: {changes}. Their names and the words in them stay the same.",
+    "Some programs cannot read the files in {folder}, which are open in the editor. Please {changes}. The "
+    "words in them must not change, nor the names of the files.",
+    "For another system, {changes}, all in {folder} and open in the editor; the text itself and the names "
+    "of the files stay as they are.",
+    "Our old machine cannot read the files that I have open. Please {changes}. No word may change, and the "
+    "names stay.",
+    "The printing office has strange demands. For them, {changes}; I have the files open. The text in them "
+    "must remain the same, and so must the names.",
+    "A customer on another system complained about my texts. Could you {changes}? You see them in the "
+    "editor. Don't change anything else in them, nor what they are called.",
 )
 
 
@@ -44,7 +48,8 @@ def _draft(dice: random.Random, level: int) -> Draft:
     if level >= 3 and not marked:
         marked = [next(iter(wanted))]
     said = sentence(
-        f"save {path} with the line ends {end}" + (" and a byte order mark (BOM)" if path in marked else "")
+        f"save {path.rpartition('/')[2]} with the line ends {end}"
+        + (" and a byte order mark (BOM)" if path in marked else "")
         for path, end in wanted.items()
     )
     ends = {path: _ENDS[wanted.get(path, "Unix (LF)")] for path in tabs}
@@ -60,7 +65,7 @@ def _draft(dice: random.Random, level: int) -> Draft:
         near["one forgotten"] = _ways(tabs, dict(list(wanted.items())[1:]), marked, True)
     return Draft(
         _WORDINGS,
-        {"changes": said},
+        {"changes": said, "folder": folder},
         [upload(texts), *mousepad(*tabs)],
         every(
             *(
@@ -71,6 +76,7 @@ def _draft(dice: random.Random, level: int) -> Draft:
         ),
         Ways(_ways(tabs, wanted, marked, True), near),
         changes=list(wanted),
+        shown=("folder",),
     )
 
 
@@ -96,4 +102,4 @@ def _ways(tabs: list[str], wanted: dict[str, str], marked: list[str], save: bool
     return [*steps, DONE]
 
 
-FAMILY = Family("edit.line_ends", 4, _draft, ("mousepad",))
+FAMILY = Family("edit.line_ends", 5, _draft, ("mousepad",))

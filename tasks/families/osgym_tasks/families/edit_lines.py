@@ -19,10 +19,31 @@ _WORDINGS = (
     "In the file that the text editor shows, {edits}. Leave all other lines as they are and save {path}.",
     "The file {path} is open in the editor. In it, {edits}; change nothing else, and save the file.",
     "Please {edits} in {path}, which you see in the text editor. Save it; the other lines stay.",
-    "{path} needs a correction: {edits}. Nothing else may change. Save it under the same name.",
-    "I have {path} open. Would you {edits}? Keep every other line, and save.",
-    "Edit the open file {path}: {edits}. Save when that is done, with the other lines untouched.",
+    "Plans have changed, so the list that is open is out of date. Please {edits}, and save it. All other "
+    "lines stay as they are.",
+    "I misread my notes when I wrote this. Could you {edits}? It is the file in the editor; keep every "
+    "other line, and save.",
+    "Two colleagues have swapped, and more besides. In the open file, {edits}. Save it under its name with "
+    "the rest untouched.",
 )
+_TRANSLATIONS = {
+    "de": (
+        "Der Plan hat sich geändert, und die offene Liste stimmt nicht mehr: {edits}. Alle anderen Zeilen "
+        "bleiben, wie sie sind. Speichere die Datei.",
+    ),
+    "es": (
+        "Los planes han cambiado y la lista abierta ya no vale: {edits}. Las demás líneas se quedan como "
+        "están. Guarda el archivo.",
+    ),
+    "zh": ("计划有变，打开的清单已经过时：{edits}。其他各行保持不变。然后保存文件。",),
+}
+_EDIT = {
+    "en": ('replace the line "{}" by "{}"', ", and "),
+    "de": ('ersetze die Zeile "{}" durch "{}"', ", und "),
+    "es": ('sustituye la línea "{}" por "{}"', ", y "),
+    "zh": ('把 "{}" 这一行换成 "{}"', "，"),
+}
+"""Words for an edit, and between edits, by language."""
 
 
 def _draft(dice: random.Random, level: int) -> Draft:
@@ -32,7 +53,10 @@ def _draft(dice: random.Random, level: int) -> Draft:
     places = sorted(dice.sample(range(len(lines)), len(news)))
     path = f"{HOME}/Documents/{dice.choice(_FILES)}"
     wanted = _with(lines, places, news)
-    named = [f'replace the line "{lines[at]}" by "{new}"' for at, new in zip(places, news, strict=True)]
+    edits = {
+        language: then.join(one.format(lines[at], new) for at, new in zip(places, news, strict=True))
+        for language, (one, then) in _EDIT.items()
+    }
     beside = [place + 1 if place + 1 < len(lines) and place + 1 not in places else place for place in places]
     if beside == places:  # each is followed by another that changes, or is the last
         beside = [next(at for at in range(len(lines)) if at not in places), *places[1:]]
@@ -45,7 +69,7 @@ def _draft(dice: random.Random, level: int) -> Draft:
     name = path.rpartition("/")[2]
     return Draft(
         _WORDINGS,
-        {"edits": ", and ".join(named), "path": path},
+        {"edits": edits["en"], "path": path},
         [
             upload({path: _text(lines)}),
             *launch(name, "mousepad", path),
@@ -59,6 +83,9 @@ def _draft(dice: random.Random, level: int) -> Draft:
             right={"no last line end": [*_edit(places, news), without_last_end(), _SAVE, DONE]},
         ),
         changes=(path,),
+        shown=("path",),
+        translations=_TRANSLATIONS,
+        translated={language: {"edits": edits[language]} for language in _TRANSLATIONS},
     )
 
 
@@ -88,4 +115,4 @@ def _edit(places: list[int], news: list[str]) -> Steps:
     ]
 
 
-FAMILY = Family("edit.lines", 3, _draft, ("mousepad",))
+FAMILY = Family("edit.lines", 4, _draft, ("mousepad",))

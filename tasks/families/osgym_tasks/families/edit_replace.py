@@ -12,6 +12,7 @@ from osgym_tasks.pieces import DONE, every, key, text_check, upload
 from osgym_tasks.targets import click
 
 _LINES = {1: 5, 2: 9, 3: 14, 4: 22, 5: 34}
+_PAIRS = {1: 1, 2: 1, 3: 2, 4: 3, 5: 5}
 _WORDS = (
     ("cat", "dog"), ("port", "dock"), ("rain", "snow"), ("table", "desk"), ("car", "truck"), ("art", "music"),
     ("king", "queen"), ("plan", "scheme"), ("ice", "water"), ("light", "lamp"), ("book", "paper"),
@@ -27,19 +28,21 @@ _AROUND = (
 _APP = "mousepad"
 _FILES = ("story.txt", "letter.txt", "essay.txt", "notes.txt", "draft.txt")
 _WORDINGS = (
-    "In the text that is open, {edits} everywhere in {path}, and save the file. Leave the rest of "
-    "it as it is.",
+    "In the text that is open, {edits} everywhere in {path}, and save the file. Leave the rest of it as it "
+    "is.",
     "The file {path} is open in the editor. Throughout it, {edits}; nothing else may change. Save it.",
     "Please {edits} in the whole of {path}, which you see in the text editor, and save. All else stays.",
-    "{path} needs a correction from beginning to end: {edits}. Change nothing else and save it under the "
-    "same name.",
-    "I have {path} open. Would you {edits}, wherever that occurs in it? Keep the rest, and save the file.",
-    "Go through the open file {path} and {edits} each time. Save the file, and leave everything else in it.",
+    "My text uses the wrong words. In the file that is open, please {edits}, wherever that occurs. Nothing "
+    "else may change. Save it.",
+    "The publisher is picky. Could you go through this text and {edits} each time? Keep the rest, and save "
+    "the file under its name.",
+    "I wrote this late at night and mixed things up. Throughout the open file, {edits}. Save when that is "
+    "done; all else stays as I wrote it.",
 )
 
 
 def _draft(dice: random.Random, level: int) -> Draft:
-    pairs = dice.sample(_WORDS, 2 if level == 5 else 1)
+    pairs = dice.sample(_WORDS, _PAIRS[level])
     by_case, whole = level in (2, 4, 5), level in (3, 4, 5)
     before = _text(dice, level, [old for old, _ in pairs])
     path = home(f"Documents/{dice.choice(_FILES)}")
@@ -68,7 +71,7 @@ def _draft(dice: random.Random, level: int) -> Draft:
     if whole:
         near["parts of words too"] = [*_replace(pairs, by_case, False), _SAVE, DONE]
     if len(pairs) > 1:
-        near["one word forgotten"] = [*_replace(pairs[:1], by_case, whole), _SAVE, DONE]
+        near["one word forgotten"] = [*_replace(pairs[:-1], by_case, whole), _SAVE, DONE]
     return Draft(
         _WORDINGS,
         {"edits": edits, "path": path},
@@ -80,6 +83,7 @@ def _draft(dice: random.Random, level: int) -> Draft:
             right={"no last line end": [*_replace(pairs, by_case, whole), without_last_end(), _SAVE, DONE]},
         ),
         changes=(path,),
+        shown=("path",),
     )
 
 
@@ -115,4 +119,4 @@ def _replace(pairs: list[tuple[str, str]], by_case: bool, whole: bool) -> Steps:
     return [*steps, [key("esc")]]
 
 
-FAMILY = Family("edit.replace", 3, _draft, ("mousepad",))
+FAMILY = Family("edit.replace", 4, _draft, ("mousepad",))

@@ -26,13 +26,32 @@ _WORDINGS = (
     "and everything else where it is, and save.",
     "Please sort {path} in part: the lines below {which}. Headings and other lines stay where they are. "
     "Save it.",
-    "Order the lines below {which} in {path}, which you see in the editor, and save it. Nothing else "
-    "moves, and headings stay on top of their lines.",
-    "I want the lines sorted that stand below {which} in {path}. Move no heading and no other line. Save "
-    "the file.",
-    "Sort within {path}, and save it: the lines below {which}. Everything else in the file, headings "
-    "included, is to stay in its place.",
+    "I can't find anything in my list. Please sort the lines below {which} in the file that is open, and "
+    "save it. The headings and all other lines keep their places.",
+    "For moving house, I have to go through this list quickly. Could you put the lines below {which} in "
+    "order? Leave headings and everything else where it is, and save.",
+    "The list in the editor is for my flatmates, and they like order. Sort the lines below {which}; "
+    "nothing else moves. Then save the file.",
 )
+_TRANSLATIONS = {
+    "de": (
+        "In der offenen Liste finde ich nichts. Sortiere bitte die Zeilen unter {which}. Überschriften und "
+        "alle anderen Zeilen bleiben an ihrem Platz. Speichere die Datei.",
+    ),
+    "es": (
+        "No encuentro nada en la lista abierta. Ordena las líneas que están debajo de {which}. Los "
+        "encabezados y las demás líneas no se mueven. Guarda el archivo.",
+    ),
+    "zh": (
+        "我在打开的清单里什么都找不到。请给{which}下面的各行排序。标题和其他各行都留在原处。然后保存文件。",
+    ),
+}
+_ORDER = {
+    "en": 'the heading "{}" from {} to {}',
+    "de": 'der Überschrift "{}" von {} bis {}',
+    "es": 'el encabezado "{}" de la {} a la {}',
+    "zh": '标题 "{}"（从 {} 到 {}）',
+}
 
 
 def _draft(dice: random.Random, level: int) -> Draft:
@@ -42,7 +61,12 @@ def _draft(dice: random.Random, level: int) -> Draft:
     down = {head: level >= 2 and dice.random() < 0.5 for head in chosen}
     wanted = sections | {head: sorted(sections[head], reverse=down[head]) for head in chosen}
     path = home(f"Documents/{dice.choice(_FILES)}")
-    which = sentence(f'the heading "{head}:" from {"Z to A" if down[head] else "A to Z"}' for head in chosen)
+    which = {
+        language: sentence(
+            (one.format(f"{head}:", *("ZA" if down[head] else "AZ")) for head in chosen), language
+        )
+        for language, one in _ORDER.items()
+    }
     if len(chosen) == 1 and len(heads) > 1:
         other = next(head for head in heads if head not in chosen)
         beside = _ways(sections, {other: down[chosen[0]]})
@@ -56,7 +80,7 @@ def _draft(dice: random.Random, level: int) -> Draft:
         near["one forgotten"] = [*_ways(sections, {head: down[head] for head in chosen[1:]}), _SAVE, DONE]
     return Draft(
         _WORDINGS,
-        {"path": path, "which": which},
+        {"path": path, "which": which["en"]},
         [
             upload({path: _text(sections)}),
             *launch(path.rpartition("/")[2], "featherpad", path),
@@ -65,6 +89,9 @@ def _draft(dice: random.Random, level: int) -> Draft:
         every(text_check(path, _text(wanted))),
         Ways([*_ways(sections, down), _SAVE, DONE], near),
         changes=(path,),
+        shown=("path",),
+        translations=_TRANSLATIONS,
+        translated={language: {"which": which[language]} for language in _TRANSLATIONS},
     )
 
 
@@ -95,4 +122,4 @@ def _ways(sections: dict[str, list[str]], down: dict[str, bool]) -> Steps:
     return steps
 
 
-FAMILY = Family("edit.sort_lines", 2, _draft, ("featherpad",))
+FAMILY = Family("edit.sort_lines", 3, _draft, ("featherpad",))

@@ -29,13 +29,31 @@ _WORDINGS = (
     "Save {target}; do not change {source}.",
     "Please add {lines} from {source} as new last lines to {target}, in the order in which I name them. "
     "Save {target}, and leave {source} unchanged.",
-    "{target} should end with {lines} from {source}, in this order, below what it holds already. Save it; "
-    "{source} must stay the same.",
-    "Take {lines} from {source} over into {target}, at its end and in this order. Both files are open. "
-    "{source} keeps its lines. Save {target}.",
-    "Extend {target} at its end by {lines} of {source}, in this order, one below the other, and save it. "
-    "Nothing in {source} may change.",
+    "Some more people have said yes. Two files are open: please copy {lines} from the one that has them to "
+    "the end of the other, in this order and each on a line of its own, and save that one. The first stays "
+    "as it is.",
+    "I am putting a plan together from a longer list. Could you take over {lines}, in this order, as the "
+    "last lines of the other file that is open? Save it. The list itself must not change.",
+    "In one of the two open files you find {lines}. The other needs them as well, at its end and in the "
+    "order in which I say them. Save only that one, and take nothing out of the first.",
 )
+_TRANSLATIONS = {
+    "de": (
+        "Einige haben noch zugesagt. Zwei Dateien sind offen: Kopiere {lines} aus der, in der das steht, "
+        "in dieser Reihenfolge ans Ende der anderen, jeweils als eigene Zeile, und speichere diese. Die "
+        "erste bleibt, wie sie ist.",
+    ),
+    "es": (
+        "Algunos han dicho que sí a última hora. Hay dos archivos abiertos: copia {lines} del que lo "
+        "contiene al final del otro, en este orden y cada cosa en su propia línea, y guarda ese otro. El "
+        "primero no debe cambiar.",
+    ),
+    "zh": (
+        "又有几个人答应了。现在打开着两个文件：请把{lines}从含有它们的文件按此顺序复制到另一个文件的末尾，"
+        "每个单独一行，并保存后者。前一个文件保持不变。",
+    ),
+}
+_LINE = {"en": 'the line "{}"', "de": 'die Zeile "{}"', "es": 'la línea "{}"', "zh": ' "{}" 这一行'}
 
 
 def _draft(dice: random.Random, level: int) -> Draft:
@@ -44,7 +62,10 @@ def _draft(dice: random.Random, level: int) -> Draft:
     lines, there = drawn[:-4], drawn[-4:][: dice.randrange(2, 5)]
     source, target = home(f"Documents/{dice.choice(_FROM)}"), home(f"Documents/{dice.choice(_TO)}")
     places = dice.sample(range(len(lines)), _COPIED[level])
-    named = [f'the line "{lines[at]}"' for at in places]
+    named = {
+        language: sentence((one.format(lines[at]) for at in places), language)
+        for language, one in _LINE.items()
+    }
     beside = next(at for at in range(places[0] + 1, places[0] + len(lines)) if at % len(lines) not in places)
     near = {
         "not saved": [*_ways(places), DONE],
@@ -55,7 +76,7 @@ def _draft(dice: random.Random, level: int) -> Draft:
         near["in another order"] = [*_ways(places[::-1]), _SAVE, DONE]
     return Draft(
         _WORDINGS,
-        {"lines": sentence(named), "source": source, "target": target},
+        {"lines": named["en"], "source": source, "target": target},
         [
             upload({source: _text(lines), target: _text(there)}),
             # One after the other: which of two that are asked for at once comes first is chance.
@@ -66,6 +87,9 @@ def _draft(dice: random.Random, level: int) -> Draft:
         every(text_check(target, _text([*there, *(lines[at] for at in places)]))),
         Ways([*_ways(places), _SAVE, DONE], near),
         changes=(target,),
+        shown=("source", "target"),
+        translations=_TRANSLATIONS,
+        translated={language: {"lines": named[language]} for language in _TRANSLATIONS},
     )
 
 
@@ -89,4 +113,4 @@ def _ways(places: list[int], how: str = "c") -> Steps:
     return steps[:-1]
 
 
-FAMILY = Family("edit.two_files", 4, _draft, ("featherpad",))
+FAMILY = Family("edit.two_files", 5, _draft, ("featherpad",))

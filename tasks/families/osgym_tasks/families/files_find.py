@@ -9,7 +9,7 @@ from osgym_tasks.family import Draft, Family, Steps, Ways
 from osgym_tasks.pieces import DONE, every, execute, key, tree_check, upload
 
 _FILES = {1: 4, 2: 8, 3: 14, 4: 22, 5: 34}
-_FOUND = {1: 1, 2: 1, 3: 2, 4: 2, 5: 3}
+_FOUND = {1: 1, 2: 1, 3: 2, 4: 3, 5: 4}
 _FOLDERS = {1: 1, 2: 2, 3: 3, 4: 4, 5: 6}
 _NAMES = (
     "Berg",
@@ -28,18 +28,18 @@ _MONTHS = ("January", "February", "March", "April", "May", "June", "July", "Augu
 _WHERE = ("north", "south", "east", "west", "coast", "hills", "river", "valley")
 _TOPS = ("invoices", "orders", "receipts", "contracts")
 _WORDINGS = (
-    "Find below {root} {wanted}, and copy it into {target} under the same name. All files of {root} stay "
-    "where and as they are, and nothing else comes into {target}.",
-    "Look below {root} for {wanted}. Put a copy into {target}, keeping the name, and "
-    "nothing else; leave {root} as it is.",
-    "Somewhere below {root} there is {wanted}. Please copy it to {target} without renaming it. Do not "
-    "change {root}, and copy nothing else.",
-    "I need in {target} a copy, with the same name, of {wanted}, from below {root}. No other file is to be"
-    " copied, and none moved or changed.",
-    "Search the folders of {root} for {wanted}; then copy what you found into {target}, with its name "
-    "kept. {root} must not change, and {target} must hold nothing else.",
-    "Copy into {target}, from the folders of {root}, {wanted}. Keep the name, copy nothing else, and leave"
-    " all of {root} unchanged.",
+    "Find below {root}: {wanted}. Copy that into {target}, under the names it has there. All files of "
+    "{root} stay where and as they are, and nothing else comes into {target}.",
+    "Look below {root} for {wanted}. Put copies into {target}, keeping the names, and nothing else; leave "
+    "{root} as it is.",
+    "Copy into {target}, from the folders of {root}, {wanted}. Keep the names, copy nothing else, and "
+    "leave all of {root} unchanged.",
+    "An auditor is coming. Somewhere below the folder that is open there must be {wanted}. Please copy "
+    "that to {target}, under the names it has, and nothing else; what is there stays where and as it is.",
+    "I have to answer a complaint and need a copy of {wanted} in {target}. You will have to look into the "
+    "files below the open folder. Rename, move and change nothing, and copy no other file.",
+    "Names of files tell you nothing here. Could you find {wanted} somewhere in the open folder, and put "
+    "copies with the same names into {target}? Nothing else goes there, and the originals stay.",
 )
 
 
@@ -76,7 +76,7 @@ def _draft(dice: random.Random, level: int) -> Draft:
     if len(found) > 1:
         near["one forgotten"] = _ways(root, target, found[1:])
     return Draft(
-        _plural(len(found)),
+        _WORDINGS,
         {"root": root, "target": target, "wanted": said},
         [
             upload({f"{root}/{path}": text for path, text in files.items()}),
@@ -86,29 +86,8 @@ def _draft(dice: random.Random, level: int) -> Draft:
         every(tree_check(home("Papers"), {**after, **copies})),
         Ways(_ways(root, target, found), near),
         changes=(target,),
+        shown=("root",),
     )
-
-
-def _plural(count: int) -> tuple[str, ...]:
-    """Return the wordings, for one file or for several."""
-    if count == 1:
-        return _WORDINGS
-    news = (
-        ("copy it into", "copy them into"),
-        ("the same name. All", "their names. All"),
-        ("Put a copy into {target}, keeping the name", "Put copies into {target}, keeping the names"),
-        ("there is {", "there are {"),
-        ("copy it to", "copy them to"),
-        ("renaming it", "renaming them"),
-        ("a copy, with the same name", "copies, with the same names"),
-        ("copy what you found", "copy all that you found"),
-        ("its name kept", "their names kept"),
-        ("Keep the name,", "Keep the names,"),
-    )
-    made = list(_WORDINGS)
-    for old, new in news:
-        made = [wording.replace(old, new) for wording in made]
-    return tuple(made)
 
 
 def _ways(root: str, target: str, paths: list[str], how: str = "c") -> Steps:
@@ -123,4 +102,4 @@ def _ways(root: str, target: str, paths: list[str], how: str = "c") -> Steps:
     return [*steps, DONE]
 
 
-FAMILY = Family("files.find", 3, _draft, ("pcmanfm",))
+FAMILY = Family("files.find", 4, _draft, ("pcmanfm",))

@@ -24,9 +24,12 @@ _WORDINGS = (
     "Tidy up {root}, which the file manager shows. Move {rules}. Leave all other files in place and "
     "unchanged.",
     "Please sort out {root}: move {rules}. Everything else stays there.",
-    "The folder {root} is open. In it, move {rules}; do not move or change other files.",
-    "I want less in {root}. Move {rules}, and nothing else.",
-    "Put files of {root} into its folders: {rules}. Those that are not meant stay where they are.",
+    "My disk is a mess. In the folder that is open, please move {rules}; these folders are there already. "
+    "Everything else stays where it is, unchanged.",
+    "Before I make a backup, I want less in the open folder. Could you move {rules}? The folders are in "
+    "it. Don't move or change other files.",
+    "I have put folders into the one that you see, so that things can be sorted: {rules}. Do that for me, "
+    "and leave all files that are not meant in place.",
 )
 
 
@@ -49,21 +52,21 @@ def _draft(dice: random.Random, level: int) -> Draft:
     dated = sorted(files, key=lambda name: (files[name][1], *_month_day(sorted(files).index(name))))
     large = [name for name in reversed(sized) if files[name][0] > limit * 1024]
     rest = {name: about for name, about in files.items() if name not in large}
-    first = _Rule(f"all files larger than {limit} KiB into {root}/{_LARGE}", _LARGE, large, "3", True)
+    first = _Rule(f"all files larger than {limit} KiB into its folder {_LARGE}", _LARGE, large, "3", True)
     if level == 2:
         old = [name for name in dated if files[name][1] < year]
-        said = f"all files last changed before the year {year} into {root}/{_OLD}"
+        said = f"all files last changed before the year {year} into its folder {_OLD}"
         rules = [_Rule(said, _OLD, old, "2", False)]
     else:
         rules = [first]
     if level >= 3:
         old = [name for name in dated if name in rest and rest[name][1] < year]
-        said = f"of the other files those last changed before the year {year} into {root}/{_OLD}"
+        said = f"of the other files those last changed before the year {year} into its folder {_OLD}"
         rules.append(_Rule(said, _OLD, old, "2", False))
         rest = {name: about for name, about in rest.items() if name not in old}
     if level == 5:
         small = [name for name in sized if name in rest and rest[name][0] < 20 * 1024]
-        said = f"of those that are left all smaller than 20 KiB into {root}/{_SMALL}"
+        said = f"of those that are left all smaller than 20 KiB into its folder {_SMALL}"
         rules.append(_Rule(said, _SMALL, small, "3", False))
     where = {name: f"{rule.folder}/" for rule in rules for name in rule.names}
     folders = [rule.folder for rule in rules]
@@ -84,6 +87,7 @@ def _draft(dice: random.Random, level: int) -> Draft:
         every(tree_check(root, after)),
         Ways(_ways(root, rules), near, spoilt={"the content lost": empty}),
         changes=[f"{root}/{name}" for name in (*folders, *where)],
+        shown=("root",),
     )
 
 
@@ -138,4 +142,4 @@ def _ways(root: str, rules: list[_Rule], *, how: str = "x", more: int = 0) -> St
     return [*steps, DONE]
 
 
-FAMILY = Family("files.organize", 3, _draft, ("pcmanfm",))
+FAMILY = Family("files.organize", 4, _draft, ("pcmanfm",))

@@ -20,10 +20,25 @@ WORDINGS = (
     "The folder {root} is open in the file manager. Please rename there {renames}. Leave all other files "
     "as they are.",
     "Rename in {root} {renames}; the content of the files and all other names stay.",
-    "Some names in {root} are wrong. Change {renames}, and leave the rest of the folder alone.",
-    "Give files in {root} other names: {renames}. Do not change any other file.",
-    "I would like new names in {root}: {renames}. Everything else in that folder is to stay as it is.",
+    "Some names in the open folder are wrong, and my boss has noticed. Please rename {renames}, and leave "
+    "everything else there alone.",
+    "I mixed up the years and the titles. In the folder that you see, change {renames}. The content of the "
+    "files stays, and so do all other names.",
+    "For our new filing system, files in this folder need other names: {renames}. Could you do that? "
+    "Nothing else may change.",
 )
+TRANSLATIONS = {
+    "de": (
+        "Im offenen Ordner stimmen einige Namen nicht. Benenne bitte um: {renames}. Lass alles andere "
+        "dort, wie es ist.",
+    ),
+    "es": (
+        "En la carpeta abierta hay nombres equivocados. Cambia estos nombres: {renames}. Deja todo lo "
+        "demás como está.",
+    ),
+    "zh": ("打开的文件夹里有些文件名不对。请重命名：{renames}。其他一切都不要动。",),
+}
+_RENAME = {"en": "{} to {}", "de": "{} in {}", "es": "{} a {}", "zh": "{} 改为 {}"}
 
 
 def drawn(dice: random.Random, level: int) -> tuple[str, dict[str, str], dict[str, str]]:
@@ -38,9 +53,9 @@ def drawn(dice: random.Random, level: int) -> tuple[str, dict[str, str], dict[st
     return root, files, dict(zip(olds, news, strict=True))
 
 
-def named(root: str, renames: dict[str, str]) -> dict[str, str]:
-    """Return the values that the wordings need."""
-    return {"root": root, "renames": sentence(f"{old} to {new}" for old, new in renames.items())}
+def named(renames: dict[str, str], language: str = "en") -> dict[str, str]:
+    """Return the values that the wordings need besides the folder."""
+    return {"renames": sentence((_RENAME[language].format(*pair) for pair in renames.items()), language)}
 
 
 def begin(root: str, files: dict[str, str]) -> list[dict[str, Any]]:
@@ -60,11 +75,14 @@ def _draft(dice: random.Random, level: int) -> Draft:
         near["one forgotten"] = ways(dict(list(renames.items())[:-1]))
     return Draft(
         WORDINGS,
-        named(root, renames),
+        {"root": root, **named(renames)},
         begin(root, files),
         every(tree_check(root, after)),
         Ways(ways(renames), near),
         changes=[f"{root}/{name}" for names in renames.items() for name in names],
+        shown=("root",),
+        translations=TRANSLATIONS,
+        translated={language: named(renames, language) for language in TRANSLATIONS},
     )
 
 
@@ -78,4 +96,4 @@ def ways(renames: dict[str, str]) -> Steps:
     return [*steps, DONE]
 
 
-FAMILY = Family("files.rename", 3, _draft, ("pcmanfm",))
+FAMILY = Family("files.rename", 4, _draft, ("pcmanfm",))

@@ -12,13 +12,27 @@ _OPERATORS = {1: 2, 2: 3, 3: 4, 4: 6, 5: 8}
 _BRACKETS = {1: 0, 2: 1, 3: 1, 4: 2, 5: 3}
 _WORDINGS = (
     "Work out {expression} and copy the result to the clipboard. A calculator is open.",
-    "Calculate {expression}. Products and quotients go before sums, as usual. Copy the "
-    "result to the clipboard.",
+    "Calculate {expression}. Products and quotients go before sums, as usual. Copy the result to the "
+    "clipboard.",
     "Please calculate {expression}, and put the result on the clipboard.",
-    "How much is {expression}? Copy the answer to the clipboard.",
-    "I need the value of {expression} on the clipboard. There is an open calculator.",
-    "The clipboard should hold the value of {expression}, by the usual order of operations.",
+    "I'm filling in a form and need a number: what is {expression}? Put the result on the clipboard, so "
+    "that I can paste it.",
+    "The carpenter wants to know how much to order, which is {expression}. Could you work it out, by the "
+    "usual order of operations, and copy the result to the clipboard?",
+    "To check an invoice, I have to know {expression}. Calculate it, please, and leave the answer on the "
+    "clipboard.",
 )
+_TRANSLATIONS = {
+    "de": (
+        "Für ein Formular brauche ich eine Zahl: Wie viel ist {expression}? Kopiere das Ergebnis in die "
+        "Zwischenablage, damit ich es einfügen kann.",
+    ),
+    "es": (
+        "Necesito un número para un formulario: ¿cuánto es {expression}? Copia el resultado al "
+        "portapapeles para que pueda pegarlo.",
+    ),
+    "zh": ("我填表需要一个数：{expression} 等于多少？请把结果复制到剪贴板，我好粘贴。",),
+}
 _COPY: Steps = [[key("ctrl", "c")], DONE]
 
 
@@ -39,7 +53,8 @@ def _draft(dice: random.Random, level: int) -> Draft:
         outputs({clipboard: number_text(value(made))}),
         Ways([press(f"{text}="), *_COPY], near),
         changes=(),
+        translations=_TRANSLATIONS,
     )
 
 
-FAMILY = Family("galc.expression", 3, _draft, ("galculator",))
+FAMILY = Family("galc.expression", 4, _draft, ("galculator",))

@@ -14,10 +14,12 @@ _WORDINGS = (
     "The picture {first} is open. Do this: {edits}. Leave the files you began with as they are.",
     "GIMP shows {first}. Please {edits}. The files from before stay unchanged.",
     "{first} is open in GIMP. Your work: {edits}. Do not overwrite what was there before.",
-    "Some pictures have to change their colours. GIMP has {first} open: {edits}. Keep the originals as "
-    "they are.",
-    "Beginning with {first}, which GIMP shows, {edits}; the original files must not change.",
-    "I need this done, beginning with the open {first}: {edits}. The originals stay as they are.",
+    "The printer can't use my pictures as they are. Please {edits}. You see the first one; the original "
+    "files must not change.",
+    "For our web page I need other versions of what I have open and more: {edits}. Don't overwrite what "
+    "was there before.",
+    "A friend wants to try something with colours. Could you {edits}? The picture is open, and the "
+    "originals stay.",
 )
 _INVERT: Steps = [[key("alt", "c")], [{**key("down"), "repeat": 10}, key("enter")]]
 """Steps to the 11th entry of the menu of colours, which has no letter of its own."""
@@ -73,4 +75,4 @@ def _linear(value: float) -> float:
     return value / 12.92 if value <= 0.04045 else ((value + 0.055) / 1.055) ** 2.4
 
 
-FAMILY = Family("gimp.mode", 3, _draft, ("gimp",), "full")
+FAMILY = Family("gimp.mode", 4, _draft, ("gimp",), "full")

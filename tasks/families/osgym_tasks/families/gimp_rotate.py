@@ -27,9 +27,12 @@ _WORDINGS = (
     "The picture {first} is open. Do this: {edits}. Leave the files you began with as they are.",
     "GIMP shows {first}. Please {edits}. The files from before stay unchanged.",
     "{first} is open in GIMP. Your work: {edits}. Do not overwrite what was there before.",
-    "Some pictures lie the wrong way. GIMP has {first} open: {edits}. Keep the originals as they are.",
-    "Beginning with {first}, which GIMP shows, {edits}; the original files must not change.",
-    "I need this done, beginning with the open {first}: {edits}. The originals stay as they are.",
+    "I held the camera the wrong way. Please {edits}. You see the first one; the original files must not "
+    "change.",
+    "For the album, pictures must lie another way: {edits}. I have opened one already. Don't overwrite "
+    "what was there before.",
+    "The exhibition wants a different side up. Could you {edits}? The picture is open, and the originals "
+    "stay.",
 )
 
 
@@ -48,4 +51,4 @@ def _draft(dice: random.Random, level: int) -> Draft:
     return edits_draft(dice, _WORDINGS, edits)
 
 
-FAMILY = Family("gimp.rotate", 3, _draft, ("gimp",), "full")
+FAMILY = Family("gimp.rotate", 4, _draft, ("gimp",), "full")

@@ -14,9 +14,11 @@ _WORDINGS = (
     "The picture {first} is open. Do this: {edits}. Leave the files you began with as they are.",
     "GIMP shows {first}. Please {edits}. The files from before stay unchanged.",
     "{first} is open in GIMP. Your work: {edits}. Do not overwrite what was there before.",
-    "Other sizes are needed. GIMP has {first} open: {edits}. Keep the originals as they are.",
-    "Beginning with {first}, which GIMP shows, {edits}; the original files must not change.",
-    "I need this done, beginning with the open {first}: {edits}. The originals stay as they are.",
+    "My mail program says the pictures are too large. Please {edits}. You see the first one; the original "
+    "files must not change.",
+    "The web page has fixed places for pictures, so {edits}. I have opened one already. Don't overwrite "
+    "what was there before.",
+    "The print shop needs exact sizes. Could you {edits}? The picture is open, and the originals stay.",
 )
 
 
@@ -64,4 +66,4 @@ def _scale(width: int, height: int | None) -> Steps:
     return [*search("scale image"), *typed, [key("shift", "tab")], [key("space")]]
 
 
-FAMILY = Family("gimp.scale", 3, _draft, ("gimp",), "full")
+FAMILY = Family("gimp.scale", 4, _draft, ("gimp",), "full")

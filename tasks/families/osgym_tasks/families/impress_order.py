@@ -16,11 +16,14 @@ _KINDS = ("delete", "move", "copy")
 _WORDINGS = (
     "The presentation {path} is open in Impress. {deeds}. All other slides stay in their order; save it.",
     "In the open presentation {path}, change the slides. {deeds}. Leave the rest as it is and save the file.",
-    "Please rearrange {path}, which you see in Impress. {deeds}. Save it under the same name, without other "
-    "changes.",
-    "{path} has slides in the wrong places. {deeds}. The file is open; save it, and change no other slide.",
-    "I have {path} open in LibreOffice Impress. {deeds}. Keep the other slides in order, and save.",
-    "The slides of {path} are not yet as I want them. {deeds}. Nothing else changes. Save the open file.",
+    "Please rearrange {path}, which you see in Impress. {deeds}. Save it under the same name, without "
+    "other changes.",
+    "I am about to give this talk, and the order isn't right yet. {deeds}. All other slides stay as and "
+    "where they are. Please save the presentation that is open.",
+    "My colleague had some good ideas about these slides. {deeds}. Leave the rest of the open presentation "
+    "alone, and save it under its name.",
+    "There is less time than I thought, so the talk on the screen must change. {deeds}. Keep the other "
+    "slides in order, and save the file.",
 )
 
 
@@ -101,6 +104,7 @@ def _draft(dice: random.Random, level: int) -> Draft:
         opened(path, slides),
         every(wanted_slides(path, _after(slides, deeds))),
         Ways([*_ways(slides, deeds), *SAVE, DONE], near),
+        shown=("path",),
     )
 
 
@@ -127,4 +131,4 @@ def _ways(slides: list[Slide], deeds: list[_Deed]) -> Steps:
     return steps
 
 
-FAMILY = Family("impress.order", 1, _draft, APPS, "full")
+FAMILY = Family("impress.order", 2, _draft, APPS, "full")

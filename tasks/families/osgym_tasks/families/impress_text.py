@@ -27,9 +27,12 @@ _WORDINGS = (
     "In the open presentation {path}, do the following. {edits}. All other text stays; save the file as odp.",
     "Please correct some slides of {path}, which you see in Impress. {edits}. Leave the rest as it is and "
     "save under the same name.",
-    "{path} needs changes. {edits}. Every other slide and line keeps its text. The file is open; save it.",
-    "I have {path} open in LibreOffice Impress. {edits}. Save the presentation and do not touch other text.",
-    "Some text in the slides of {path} is wrong. {edits}. Keep all other text, and save the open file.",
+    "The figures have changed since I made these slides. {edits}. Everything else in the open presentation "
+    "stays, and you save it.",
+    "I found mistakes when I rehearsed this talk. {edits}. Please change nothing else, and save the "
+    "presentation under its name.",
+    "My boss has read the slides that you see and wants some changes. {edits}. Keep the rest as it is, "
+    "then save.",
 )
 
 
@@ -92,6 +95,7 @@ def _draft(dice: random.Random, level: int) -> Draft:
         opened(path, slides),
         every(wanted_slides(path, _after(slides, edits))),
         Ways([*_ways(slides, edits), *SAVE, DONE], near),
+        shown=("path",),
     )
 
 
@@ -124,4 +128,4 @@ def _ways(slides: list[Slide], edits: list[_Edit]) -> Steps:
     return steps
 
 
-FAMILY = Family("impress.text", 1, _draft, APPS, "full")
+FAMILY = Family("impress.text", 2, _draft, APPS, "full")

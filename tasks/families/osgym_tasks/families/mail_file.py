@@ -23,10 +23,12 @@ _WORDINGS = (
     "In the web mail that is open in the browser, {moves}. All other messages stay where and as they are.",
     "Please tidy the open web mail: {moves}. Move or mark no other message.",
     "The mail in the browser needs sorting. I want you to {moves}, and to leave every other message alone.",
-    "Use the web mail that you see to {moves}. Whatever does not fit stays in its folder, unchanged.",
-    "Would you {moves}? The web mail is open in the browser; nothing else in it is to change.",
-    "Some messages of the open web mail lie in the wrong folder, so {moves}. The rest of the mail must not "
-    "change.",
+    "My mailbox is overflowing. In the open mail, please {moves}. All other messages stay where and as "
+    "they are.",
+    "I want to find things again when I am back from holiday. Could you {moves}, in the mail program in "
+    "the browser? Touch no other message.",
+    "Somebody else will look after my mail while I am away. To prepare that, {moves}. Leave the rest of "
+    "the open mailbox alone.",
 )
 
 
@@ -187,4 +189,4 @@ def _sorted(move: _Move) -> list[dict[str, Any]]:
     return [key("tab"), *to, key("tab"), *mark, key("tab"), key("enter")]
 
 
-FAMILY = Family("mail.file", 1, _draft, APPS, "full")
+FAMILY = Family("mail.file", 2, _draft, APPS, "full")

@@ -29,12 +29,12 @@ _WORDINGS = (
     "subjects, and send no other message.",
     "I would like you to {replies}. The web mail is open in the browser; reply from the message, with the "
     "subject that it proposes, and send nothing more.",
-    "Use the web mail in the browser to {replies}. Each is a reply to that message with its subject "
-    "unchanged. No other message may be sent.",
-    "Some mail waits for an answer, so {replies}. Do it in the open web mail by replying, and leave "
-    "subjects as they are; nothing else is to be sent.",
-    "Open the right messages in the web mail that you see and {replies}. Send these replies only, subjects "
-    "as proposed.",
+    "I have no time for my mail. In the mailbox that is open, please {replies}. Use each message's own "
+    "reply, leave the subject that it proposes, and send nothing else.",
+    "People are waiting for answers. Could you {replies}, in the mail program in the browser? Reply from "
+    "the message itself without touching the subject; there must be no other messages from me.",
+    "Mind that some messages look alike: {replies}. The mail is open. Each must be a reply to just that "
+    "message, with its subject unchanged, and nothing else may be sent.",
 )
 
 
@@ -196,4 +196,4 @@ def _ways(rows: list[Row], persons: list[Row], replies: list[_Reply]) -> Steps:
     return steps
 
 
-FAMILY = Family("mail.reply", 1, _draft, APPS, "full")
+FAMILY = Family("mail.reply", 2, _draft, APPS, "full")

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import random
 
-from osgym_tasks.families.files_rename import WORDINGS, begin, drawn, named, ways
+from osgym_tasks.families.files_rename import TRANSLATIONS, WORDINGS, begin, drawn, named, ways
 from osgym_tasks.family import Draft, Family, Ways
 from osgym_tasks.pieces import DONE, FAIL, INFEASIBLE, key
 
@@ -26,12 +26,15 @@ def _draft(dice: random.Random, level: int) -> Draft:
         near["done without a change"] = [[{"op": "type", "text": like}, key("esc")], DONE]
     return Draft(
         WORDINGS,
-        named(root, renames),
+        {"root": root, **named(renames)},
         begin(root, there),
         INFEASIBLE,
-        Ways([[{"op": "type", "text": gone}, key("esc")], FAIL], near),
+        Ways([*([{"op": "type", "text": name}, key("esc")] for name in renames), FAIL], near),
         changes=(),
+        shown=("root",),
+        translations=TRANSLATIONS,
+        translated={language: named(renames, language) for language in TRANSLATIONS},
     )
 
 
-FAMILY = Family("none.rename", 3, _draft, ("pcmanfm",))
+FAMILY = Family("none.rename", 4, _draft, ("pcmanfm",))

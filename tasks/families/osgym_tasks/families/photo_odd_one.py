@@ -27,15 +27,15 @@ _QUIET = (
 _WORDINGS = (
     "The image viewer shows the first picture of {folder}. Exactly one picture there has {what}. {order} "
     "All others stay as they are.",
-    "Look through the pictures of {folder}, whose first is open: only one has {what}. {order} "
-    "Change no other.",
+    "Look through the pictures of {folder}, whose first is open: only one has {what}. {order} Change no "
+    "other.",
     "Which of the pictures in {folder} has {what}? There is just one. {order} Leave the rest alone.",
-    "Of all pictures in {folder}, whose first is open, one alone has {what}. {order} Nothing else may "
-    "change.",
-    "Please find the picture in {folder} that has {what}; it is the only one. {order} Keep the others "
-    "untouched.",
-    "In {folder}, which the image viewer has open, there is one picture with {what}. {order} The others "
-    "remain.",
+    "A pupil drew all these, and I look for one. Go through the pictures in the open folder: which shows "
+    "{what}? {order} All others stay.",
+    "I need one picture out of those that the viewer shows for a sign, the one with {what}. {order} Please "
+    "leave the others alone.",
+    "Somewhere among the open pictures is {what}, and only one of them has that. {order} Nothing else may "
+    "be changed or deleted.",
 )
 Shape = tuple[str, str]
 """Colour and kind."""
@@ -82,6 +82,7 @@ def _draft(dice: random.Random, level: int) -> Draft:
         every(*checks),
         Ways([*_gone_to(count, at), *act, DONE], near),
         changes=(changes,),
+        shown=("folder",),
     )
 
 
@@ -150,4 +151,4 @@ def _picture(dice: random.Random, shapes: Shapes) -> Image.Image:
     return image
 
 
-FAMILY = Family("photo.odd_one", 3, _draft, ("ristretto",))
+FAMILY = Family("photo.odd_one", 4, _draft, ("ristretto",))

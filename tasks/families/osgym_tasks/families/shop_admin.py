@@ -23,10 +23,12 @@ _WORDINGS = (
     "and values stay.",
     "You keep the shop in the browser. There, {edits}. Save that, and change nothing else.",
     "Please {edits} in the pages for the keeper of the open shop, and save. No other value may change.",
-    "The shop in the browser needs this from its keeper: {edits}. Save every change and leave the rest.",
-    "Would you {edits} for me, in the keeper's part of the open shop? Save it; everything else stays as it "
-    "is.",
-    "Use the keeper's pages that are open in the browser to {edits}, saved, with nothing else altered.",
+    "New prices and deliveries have come in. In the shop that is open, please {edits}, and save each. "
+    "Nothing else in the shop may change.",
+    "I keep the shop in the browser, and some entries are wrong. Could you {edits}? Save what you change, "
+    "and leave the other goods alone.",
+    "Before we open again, {edits}. The shop's own pages are in the browser. All other goods and figures "
+    "stay.",
 )
 
 
@@ -85,4 +87,4 @@ def _said(row: dict[str, Any], change: dict[str, Any]) -> str:
     return " and ".join(f"set {names[name]} of {row['name']} to {value}" for name, value in values.items())
 
 
-FAMILY = Family("shop.admin", 1, _draft, APPS, "full")
+FAMILY = Family("shop.admin", 2, _draft, APPS, "full")

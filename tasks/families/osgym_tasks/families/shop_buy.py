@@ -16,7 +16,7 @@ from osgym_tasks.web import APPS, Served, pick, typed, visit
 from osgym_tasks.webapps.shop import DELIVERIES, total
 
 _GOODS = {1: 4, 2: 10, 3: 20, 4: 32, 5: 48}
-_LINES = {1: 1, 2: 1, 3: 2, 4: 3, 5: 5}
+_LINES = {1: 1, 2: 1, 3: 2, 4: 4, 5: 6}
 _NAMES = (
     "Ida Lund",
     "Omar Haddad",
@@ -41,10 +41,12 @@ _WORDINGS = (
     "Order for me, all in one order, in the shop in the browser: {lines}. Send it to {address}.{more} "
     "Nothing else is to be ordered.",
     "Please buy {lines} in the open shop, as a single order to {address}.{more} Leave everything else alone.",
-    "I need {lines} from the shop in the browser. Make it one order, to {address}.{more} Do not order more.",
-    "Use the shop in the open browser to order {lines}, together. The address is {address}.{more} No other "
-    "orders, please.",
-    "One order in the open shop, please, of exactly this: {lines}. Address it to {address}.{more}",
+    "It's for a birthday, so it has to be right. In the open shop, please order {lines}. It all goes in "
+    "one order to {address}.{more} Nothing else, please.",
+    "We are out of a few things at home. Could you order {lines} in the shop in the browser, together in "
+    "one order, to {address}?{more} Buy nothing more.",
+    "My neighbour can't use a computer, so I order for others. Get {lines} from the shop that you see, as "
+    "a single order. The address is {address}.{more}",
 )
 
 
@@ -139,4 +141,4 @@ def _buy(
     return [*steps, *visit("/checkout", "Checkout"), told, [key("tab"), key("enter")]]
 
 
-FAMILY = Family("shop.buy", 1, _draft, APPS, "full")
+FAMILY = Family("shop.buy", 2, _draft, APPS, "full")

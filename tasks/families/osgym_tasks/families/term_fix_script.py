@@ -42,29 +42,31 @@ _PARTS = (
           "max(numbers) + min(numbers)"),
     _Part("how many numbers are above ten", "sum(n > 10 for n in numbers)", "sum(n >= 10 for n in numbers)"),
 )  # fmt: skip
-_COUNT = {1: 2, 2: 3, 3: 4, 4: 5, 5: 7}
-_BUGS = {1: 1, 2: 1, 3: 2, 4: 2, 5: 3}
+_COUNT = {1: 2, 2: 4, 3: 5, 4: 7, 5: 9}
+_BUGS = {1: 1, 2: 2, 3: 3, 4: 5, 5: 7}
 _HIDDEN = ((-30, 4, 10, 4, 0, 21, -7), (10, 10, -3, 0, 55, -41, 6, 2))
 _WORDINGS = (
-    "The program {program} does not work as it should. Run as python3 {program} FILE, with a file of whole"
-    " numbers, one on each line, it should print, each on a line of its own and in this order: {figures}. "
+    "The program {program} does not work as it should. Run as python3 {program} FILE, with a file of whole "
+    "numbers, one on each line, it should print, each on a line of its own and in this order: {figures}. "
     "Mend it so that it does for every such file of three numbers or more; {sample} is an example, which "
     "must not change.",
     "Please repair {program}: python3 {program} FILE must print for any file with three or more whole "
-    "numbers, one on each line, these figures, a line for each, in this order: {figures}. {sample} is such"
-    " a file; leave it unchanged.",
+    "numbers, one on each line, these figures, a line for each, in this order: {figures}. {sample} is such "
+    "a file; leave it unchanged.",
     "Something is wrong with {program}. For a file of at least three whole numbers, one on each line, "
     "python3 {program} FILE is to print {figures}, in this order and one to a line. Correct it for all "
     "such files. Try it on {sample}, but do not change that file.",
-    "Find and correct what is wrong in {program}. Called as python3 {program} FILE, it has to print in "
-    "this order, each on its own line: {figures}. FILE holds three or more whole numbers, one on each "
-    "line, like {sample}, which stays as it is.",
-    "I get wrong figures from {program}. It should print {figures}, one to a line in this order, of the "
-    "whole numbers in the file that python3 {program} FILE names (one number on each line, at least "
-    "three). Fix the program, and leave the example {sample} as it is.",
-    "Debug {program}. Whatever three or more whole numbers a file holds, one on each line, python3 "
-    "{program} FILE must print {figures}, in this order, each figure on a line of its own. There is an "
-    "example in {sample}; it must stay unchanged.",
+    "A student sent me {program}, and it gets some figures wrong. Called as python3 {program} FILE, it "
+    "should print, one to a line and in this order: {figures}. FILE has three or more whole numbers, one "
+    "on each line, such as {sample}. Please mend the program for all such files, and leave the example "
+    "alone.",
+    "We use {program} every month, and lately nobody believed the result. For any file with at least three "
+    "whole numbers, one on each line, python3 {program} FILE has to print {figures}, in this order, each "
+    "on a line of its own. Could you find out what is wrong and correct it? {sample} is such a file and "
+    "must not change.",
+    "I trust {program} no longer. What python3 {program} FILE prints should be {figures}, in this order "
+    "and one to a line, whatever three or more whole numbers FILE holds, one on each line. Repair it; to "
+    "try it out there is {sample}, which stays as it is.",
 )
 
 
@@ -139,4 +141,4 @@ def _run(program: str, sample: str) -> Steps:
     return [line(f"python3 {program} {sample}"), DONE]
 
 
-FAMILY = Family("term.fix_script", 2, _draft, ("xfce4-terminal",))
+FAMILY = Family("term.fix_script", 3, _draft, ("xfce4-terminal",))

@@ -8,28 +8,46 @@ from osgym_tasks.desk import home, sentence, shell_output, terminal
 from osgym_tasks.family import Draft, Family, Steps, Ways
 from osgym_tasks.pieces import DONE, every, execute, line, upload
 
-_PROGRAMS = {1: 2, 2: 2, 3: 3, 4: 4, 5: 6}
-_VERSIONS = {1: 2, 2: 3, 3: 4, 4: 5, 5: 6}
-_NAMES = ("atlas", "beacon", "comet", "delta", "ember", "falcon", "glacier", "harbor", "indigo", "juniper")
+_PROGRAMS = {1: 2, 2: 2, 3: 4, 4: 6, 5: 10}
+_VERSIONS = {1: 2, 2: 3, 3: 4, 4: 4, 5: 5}
+_NAMES = ("atlas", "beacon", "comet", "delta", "ember", "falcon", "glacier", "harbor", "indigo",
+          "juniper", "kestrel", "lagoon", "meteor")  # fmt: skip
 _WORDINGS = (
-    "Make in {links} a symbolic link for each of {names}, with that name, to the folder "
-    "of its newest version in {root}. The newest is the one with the highest version number. Links of "
-    "these names that are there already are to be replaced; nothing else may change.",
+    "Make in {links} a symbolic link for each of {names}, with that name, to the folder of its newest "
+    "version in {root}. The newest is the one with the highest version number. Links of these names that "
+    "are there already are to be replaced; nothing else may change.",
     "For each of {names}, {links} should have a symbolic link of that name that leads to the folder in "
-    "{root} with its highest version number. Replace older links of these names, and leave everything else"
-    " as it is.",
+    "{root} with its highest version number. Replace older links of these names, and leave everything else "
+    "as it is.",
     "Please update the symbolic links in {links}: {names} are each to point at the folder in {root} that "
     "has the highest version number of that program. Make those links that are missing. Change nothing "
     "else.",
-    "{root} holds several versions of each of {names}. In {links}, let a symbolic link named like the "
-    "program lead to its folder with the highest version number; replace links that lead elsewhere. "
-    "Nothing else changes.",
-    "Set symbolic links in {links}, one for each of {names} and named like it, to the folder of the "
-    "highest version number in {root}. What links of these names there are may be replaced; all else "
-    "stays.",
-    "I want {links} to have, for each of {names}, a symbolic link of that name to the program's folder in "
-    "{root} whose version number is highest, in place of any older link. Do not change anything else.",
+    "After the update, people still start old versions. Please set the symbolic links in {links} for "
+    "{names}, each named like the program, to the folder with its highest version number in {root}. "
+    "Replace older links of these names, and change nothing else.",
+    "Our scripts go by {links}. For each of {names}, they expect a symbolic link of that name there, to "
+    "the program's folder in {root} whose version number is highest. Could you put that right? Anything "
+    "else stays as it is.",
+    "I have unpacked new versions into {root} and now need links to the newest ones: in {links}, a "
+    "symbolic link for each of {names}, with that name. Newest means the highest version number. Old links "
+    "of these names may go, but nothing else may change.",
 )
+_TRANSLATIONS = {
+    "de": (
+        "Nach dem Update starten noch immer alte Versionen. Setze bitte in {links} für {names} je einen "
+        "symbolischen Link mit dem Namen des Programms auf dessen Ordner mit der höchsten Versionsnummer "
+        "in {root}. Ersetze ältere Links dieser Namen, und ändere sonst nichts.",
+    ),
+    "es": (
+        "Tras la actualización se siguen abriendo versiones viejas. Crea en {links} un enlace simbólico "
+        "para cada uno de {names}, con ese nombre, a su carpeta con el número de versión más alto en {root}"
+        ". Sustituye los enlaces antiguos con esos nombres y no cambies nada más.",
+    ),
+    "zh": (
+        "更新之后启动的仍是旧版本。请在 {links} 中为 {names} 各建一个与程序同名的符号链接，指向 {root} 中版"
+        "本号最高的那个文件夹。替换这些名称的旧链接，其他一切不变。",
+    ),
+}
 
 
 def _draft(dice: random.Random, level: int) -> Draft:
@@ -78,6 +96,8 @@ def _draft(dice: random.Random, level: int) -> Draft:
         ),
         Ways(_ways(links, {name: newest[name] for name in names}), near),
         changes=[f"{links}/{name}" for name in names],
+        translations=_TRANSLATIONS,
+        translated={language: {"names": sentence(names, language)} for language in _TRANSLATIONS},
     )
 
 
@@ -96,4 +116,4 @@ def _ways(links: str, targets: dict[str, str]) -> Steps:
     ]
 
 
-FAMILY = Family("term.links", 3, _draft, ("xfce4-terminal",))
+FAMILY = Family("term.links", 4, _draft, ("xfce4-terminal",))

@@ -8,7 +8,8 @@ from osgym_tasks.desk import home, sentence, shell_output, terminal
 from osgym_tasks.family import Draft, Family, Steps, Ways
 from osgym_tasks.pieces import DONE, Kept, every, line, upload
 
-_COUNT = {1: 2, 2: 4, 3: 6, 4: 8, 5: 10}
+_COUNT = {1: 2, 2: 4, 3: 8, 4: 11, 5: 16}
+_ENDED = {1: 1, 2: 1, 3: 2, 4: 4, 5: 7}
 _NAMES = ("worker", "sender", "poller", "mirror", "indexer", "watcher")
 _FOLDERS = ("jobs", "service", "tools", "bin", "queue")
 _QUEUES = ("mail", "print", "video", "backup", "orders", "photos", "news", "sync", "bills", "stock")
@@ -17,35 +18,57 @@ _SOURCE = '"""Waits until it is ended."""\n\nimport signal\n\nwhile True:\n    s
 _WORDINGS = (
     "Several processes of {program} are running. End {which}; all others must go on running, and the "
     "program file stays as it is.",
-    "Stop {which} among those that run {program}. Leave every other process of it running"
-    " and do not change the file.",
+    "Stop {which} among those that run {program}. Leave every other process of it running and do not "
+    "change the file.",
     "Of the processes that run {program}, please kill {which}. The others keep running; the program stays "
     "unchanged.",
-    "Among the processes of {program}, terminate {which}, and no other. Do not touch the program file.",
-    "{program} runs several times. Only {which} should be ended; the rest goes on, and the file is left "
-    "alone.",
-    "I need this ended, of all that runs {program}: {which}. All its other processes have to stay alive, "
-    "and its file unchanged.",
+    "The machine is slow because too much of {program} is running. I no longer need {which}, so please end "
+    "that. The rest has work to do and must not be interrupted, and the program file stays as it is.",
+    "I started a few things by mistake. Could you stop {which}? They all run {program}, and the others of "
+    "it must stay alive. Don't touch the program itself.",
+    "Before the maintenance starts, {which} has to be stopped, nothing else that runs {program}. Please do "
+    "not restart the others either, and leave the file alone.",
 )
+_TRANSLATIONS = {
+    "de": (
+        "Der Rechner ist langsam, weil {program} zu oft läuft. Beende bitte {which}. Alle anderen Prozesse "
+        "dieses Programms müssen weiterlaufen, ohne Neustart, und die Programmdatei bleibt unverändert.",
+    ),
+    "es": (
+        "El equipo va lento porque {program} se está ejecutando demasiadas veces. Termina {which}. Los "
+        "demás procesos de ese programa deben seguir en marcha, sin reiniciarlos, y el archivo no debe "
+        "cambiar.",
+    ),
+    "zh": (
+        "{program} 运行得太多，机器变慢了。请结束{which}。该程序的其他进程必须继续运行，不能重启，程序文件"
+        "也不要改动。",
+    ),
+}
+_PROCESS = {
+    "en": 'the process with the arguments "{}"',
+    "de": 'den Prozess mit den Argumenten "{}"',
+    "es": 'el proceso con los argumentos "{}"',
+    "zh": '参数为 "{}" 的进程',
+}
 
 
 def _draft(dice: random.Random, level: int) -> Draft:
     program = home(f"{dice.choice(_FOLDERS)}/{dice.choice(_NAMES)}.py")
-    first, second, *more = dice.sample(_QUEUES, 10)
+    queues = dice.sample(_QUEUES, 10)
     if level <= 2:
-        arguments = [f"--queue {name}" for name in (first, second, *more)]
-        wanted = arguments[:1]
+        arguments = [f"--queue {name}" for name in queues]
+        wanted = arguments[: _ENDED[level]]
     elif level == 3:
-        twins = (first, f"{first}2", f"{first}-old", second, *more)
-        arguments = [f"--queue {name}" for name in twins]
-        wanted = arguments[:1]
+        wanted = [f"--queue {name}" for name in queues[: _ENDED[level]]]
+        twins = [f"{one}{more}" for one in wanted for more in ("2", "-old")]
+        arguments = [*wanted, *twins, *(f"--queue {name}" for name in queues[_ENDED[level] :])]
     else:
-        queues = (first, second, f"{first}2", f"{second}2")
         places = dice.sample(_REGIONS, 3)
-        arguments = [f"--queue {name} --region {place}" for name in queues for place in places]
-        wanted = [arguments[0]] if level == 4 else [arguments[0], arguments[4]]
-        arguments = [*wanted, arguments[1], arguments[6], *arguments[2:4], *arguments[7:]][: _COUNT[level]]
-    arguments = dice.sample(list(dict.fromkeys(arguments[: _COUNT[level]])), _COUNT[level])
+        pairs = [(name, place) for name in queues[:4] for place in places]
+        wanted = [f"--queue {name} --region {place}" for name, place in dice.sample(pairs, _ENDED[level])]
+        beside = [f"--queue {name}{more} --region {place}" for more in ("", "2") for name, place in pairs]
+        arguments = [*wanted, *(one for one in beside if one not in wanted)]
+    arguments = dice.sample(arguments[: _COUNT[level]], _COUNT[level])
     left = sorted(f"python3 {program} {text}\n" for text in arguments if text not in wanted)
     start = "; ".join(f"python3 {program} {text} &" for text in arguments).replace("&;", "&")
     pattern = program.replace(".", "[.]")
@@ -56,15 +79,18 @@ def _draft(dice: random.Random, level: int) -> Draft:
     if level >= 3:
         near["twins too"] = _ways([f"pkill -f -- '{text.partition(' --region')[0]}'" for text in wanted])
     if len(wanted) > 1:
-        near["one forgotten"] = _ways([_kill(wanted[0])])
+        near["one forgotten"] = _ways([_kill(text) for text in wanted[:-1]])
     others = [text for text in arguments if text not in wanted]
     again = "".join(f"setsid python3 {program} {text} >/dev/null 2>&1 & " for text in others)
     near["all ended, the others started again"] = _ways([f"pkill -f {program}; {again}"])
     pids = f"pgrep -af '^python3 {pattern} ' | grep -vE -- '({'|'.join(wanted)})$' | LC_ALL=C sort"
-    which = sentence(f'the process with the arguments "{text}"' for text in wanted)
+    which = {
+        language: sentence((process.format(text) for text in wanted), language)
+        for language, process in _PROCESS.items()
+    }
     return Draft(
         _WORDINGS,
-        {"program": program, "which": which},
+        {"program": program, "which": which["en"]},
         [
             upload({program: _SOURCE}),
             {"type": "launch", "parameters": {"command": ["bash", "-c", f"{start} wait"]}},
@@ -84,6 +110,8 @@ def _draft(dice: random.Random, level: int) -> Draft:
         ),
         Ways(_ways([_kill(text) for text in wanted]), near),
         changes=(),
+        translations=_TRANSLATIONS,
+        translated={language: {"which": which[language]} for language in _TRANSLATIONS},
     )
 
 
@@ -95,4 +123,4 @@ def _ways(commands: list[str]) -> Steps:
     return [*map(line, commands), line("ps -eo args | grep -c queue"), DONE]
 
 
-FAMILY = Family("term.process", 3, _draft, ("xfce4-terminal",))
+FAMILY = Family("term.process", 4, _draft, ("xfce4-terminal",))

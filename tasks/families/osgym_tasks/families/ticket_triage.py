@@ -40,9 +40,12 @@ _WORDINGS = (
     "Triage in the open tracker: find {rule}, and {change}. Change nothing else.",
     "Please go through the tickets in the browser. I want you to pick {rule} and {change}; leave the rest "
     "alone.",
-    "The tracker in the browser needs tidying. Choose {rule}; {change}. No other ticket may change.",
-    "Use the open tracker to handle {rule}: {change}. Whatever does not fit this stays untouched.",
-    "For {rule} in the tracker that you see, {change}. Nothing else in it is to be altered.",
+    "My team starts at eight and should find its work. In the open tracker, please take {rule} and {change}"
+    ". Whatever does not fit this stays untouched.",
+    "Too much lies around unassigned. Could you go through the tickets in the browser, find {rule}, and "
+    "{change}? No other ticket may change.",
+    "I promised the customers that somebody looks at it soon. It concerns {rule}: {change}. Leave the rest "
+    "of the tracker as it is.",
 )
 
 
@@ -125,4 +128,4 @@ def _said(row: dict[str, Any], level: int, area: str, customer: str, days: int) 
     return rule
 
 
-FAMILY = Family("ticket.triage", 1, _draft, APPS, "full")
+FAMILY = Family("ticket.triage", 2, _draft, APPS, "full")

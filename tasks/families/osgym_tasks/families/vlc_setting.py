@@ -6,10 +6,11 @@ import random
 from collections.abc import Collection
 from typing import Any
 
+from osgym_tasks.desk import sentence
 from osgym_tasks.family import Draft, Family, Steps, Ways
 from osgym_tasks.pieces import DONE, HOME, key, launch, outputs
 
-_COUNT = {1: 1, 2: 2, 3: 3, 4: 4, 5: 6}
+_COUNT = {1: 1, 2: 2, 3: 3, 4: 5, 5: 8}
 _BOXES = {
     6: ("Show controls in full screen mode", "qt-fs-controller", 1),
     7: ("Integrate video in interface", "embedded-video", 1),
@@ -25,20 +26,50 @@ _BOXES = {
     21: ("Allow metadata network access", "metadata-network-access", 0),
 }
 """Boxes by the number of Tabs that reach them: label, name in VLC's file, and initial value."""
+_NEAR = 16
+"""Last box that level 1 asks for; those below it take many more keys."""
 _WORDINGS = (
     "In VLC's preferences (Interface), switch {boxes}. Leave the other settings as they are, and save.",
     "VLC is open. Under Interface in its preferences, please switch {boxes}; save, and change nothing else.",
     "Set up VLC for me: in its interface settings switch {boxes}. Save the preferences; the others stay.",
-    "Please go to the interface preferences of VLC and switch {boxes}. Keep all else, and save.",
-    "I want VLC's interface settings changed: switch {boxes}. No other setting may change. Save them.",
-    "Change these preferences of VLC's interface and save them, but no others: switch {boxes}.",
+    "My nephew has played with VLC, and now it behaves oddly. In its preferences, under Interface, please "
+    "switch {boxes}, and save. Everything else stays.",
+    "I use VLC for talks and want it to stay out of the way. Could you set {boxes} in its interface "
+    "preferences? Save them, and change no other setting.",
+    "VLC on this machine should work like the one at home: {boxes}, all under Interface in the "
+    "preferences. Save that, please, and leave the rest alone.",
 )
+_TRANSLATIONS = {
+    "de": (
+        'Jemand hat VLC verstellt. Schalte in den Einstellungen unter "Interface" bitte um: {boxes}. '
+        "Speichere, und ändere keine andere Einstellung.",
+    ),
+    "es": (
+        'Alguien ha tocado VLC. En las preferencias, en "Interface", cambia esto: {boxes}. Guarda y no '
+        "cambies ningún otro ajuste.",
+    ),
+    "zh": (
+        '有人动过 VLC 的设置。请在首选项的 "Interface" 中这样设置：{boxes}。然后保存，不要改动其他设置。',
+    ),
+}
+_SWITCH = {
+    "en": ('"{}" on', '"{}" off'),
+    "de": ('"{}" ein', '"{}" aus'),
+    "es": ('activa "{}"', 'desactiva "{}"'),
+    "zh": ('打开 "{}"', '关闭 "{}"'),
+}
+"""Words for a box that is switched on and one that is switched off, by language."""
 _SAVE: Steps = [[key("alt", "s")], DONE]
 
 
 def _draft(dice: random.Random, level: int) -> Draft:
-    chosen = sorted(dice.sample(sorted(_BOXES), _COUNT[level]))
-    said = [f'"{_BOXES[at][0]}" {"off" if _BOXES[at][2] else "on"}' for at in sorted(chosen, key=_by_label)]
+    offered = [at for at in sorted(_BOXES) if level > 1 or at <= _NEAR]
+    chosen = sorted(dice.sample(offered, _COUNT[level]))
+    labels = [(_BOXES[at][0], _BOXES[at][2]) for at in sorted(chosen, key=_by_label)]
+    said = {
+        language: sentence((words[value].format(label) for label, value in labels), language)
+        for language, words in _SWITCH.items()
+    }
     beside = dice.choice([at for at in _BOXES if at not in chosen])
     near = {
         "cancelled": [*_toggled(chosen), [key("alt", "c")], DONE],
@@ -51,10 +82,12 @@ def _draft(dice: random.Random, level: int) -> Draft:
     focus: dict[str, Any] = {"type": "activate_window", "parameters": {"window_name": "VLC media player"}}
     return Draft(
         _WORDINGS,
-        {"boxes": said[0] if len(said) == 1 else f"{', '.join(said[:-1])} and {said[-1]}"},
+        {"boxes": said["en"]},
         [*start, focus],
         outputs({_look(): "".join(_line(at, at in chosen) for at in _BOXES)}),
         Ways([*_toggled(chosen), *_SAVE], near),
+        translations=_TRANSLATIONS,
+        translated={language: {"boxes": said[language]} for language in _TRANSLATIONS},
     )
 
 
@@ -83,4 +116,4 @@ def _toggled(places: Collection[int]) -> Steps:
     return steps
 
 
-FAMILY = Family("vlc.setting", 1, _draft, ("vlc",), "full")
+FAMILY = Family("vlc.setting", 2, _draft, ("vlc",), "full")

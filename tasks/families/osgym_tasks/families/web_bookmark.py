@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from html import escape
 from typing import Any
 
+from osgym_tasks.desk import sentence
 from osgym_tasks.family import Draft, Family, Steps, Ways
 from osgym_tasks.pieces import DONE, HOME, key, outputs, upload
 from osgym_tasks.targets import click
@@ -68,12 +69,35 @@ _LIST = "Reading list"
 _WORDINGS = (
     "The browser shows links to pages. Bookmark {marks}. All bookmarks from before stay; add no others.",
     "Please add bookmarks in the open browser: {marks}. Leave the other bookmarks and folders as they are.",
-    "From the list in the browser, I want bookmarks of some pages: {marks}. Nothing else among the bookmarks "
-    "may change.",
-    "Of the pages that the browser lists, bookmark {marks}. Make no other bookmarks or folders.",
-    "Bookmark pages of the reading list in the browser for me: {marks}. The bookmarks there are remain.",
-    "Save these as bookmarks of the open browser: {marks}. Keep all other bookmarks as they are.",
+    "From the list in the browser, I want bookmarks of some pages: {marks}. Nothing else among the "
+    "bookmarks may change.",
+    "I always search for the same pages. From the list in the browser, please bookmark {marks}. Leave the "
+    "bookmarks and folders that are there as they are, and add no others.",
+    "My father wants to find a few things again when I'm gone. Could you make bookmarks for him, of pages "
+    "on the open list: {marks}? All other bookmarks stay.",
+    "I'm collecting things to read. Of the pages that the browser lists, I'd like bookmarks: {marks}. Make "
+    "no further bookmarks or folders.",
 )
+_TRANSLATIONS = {
+    "de": (
+        "Ich suche immer dieselben Seiten. Lege von den Seiten auf der offenen Liste Lesezeichen an: "
+        "{marks}. Die vorhandenen Lesezeichen und Ordner bleiben, und es kommen keine anderen dazu.",
+    ),
+    "es": (
+        "Siempre busco las mismas páginas. De las páginas de la lista abierta, guarda como marcadores: "
+        "{marks}. Deja los marcadores y carpetas que ya hay y no añadas otros.",
+    ),
+    "zh": (
+        "我总在找同样的网页。请把打开的列表中的这些网页加为书签：{marks}。已有的书签和文件夹保持不变，不要"
+        "再添加别的。",
+    ),
+}
+_MARK = {
+    "en": 'the page "{}" under the name "{}" in the folder "{}"',
+    "de": 'die Seite "{}" unter dem Namen "{}" im Ordner "{}"',
+    "es": 'la página "{}" con el nombre "{}" en la carpeta "{}"',
+    "zh": '网页 "{}"（书签名 "{}"，放在文件夹 "{}"）',
+}
 _LOOK = """
 import json, sys, time
 path, *names = sys.argv[1:]
@@ -145,12 +169,13 @@ def _draft(dice: random.Random, level: int) -> Draft:
     if begin:
         near["one forgotten"] = [*begin, DONE]
     lines = [mark.line for mark in (*there, *marks)] + [f"bookmark_bar/{folder}/" for folder in folders]
-    said = [
-        f'the page "{one.title}" under the name "{one.name}" in the folder "{one.folder}"' for one in marks
-    ]
+    said = {
+        language: sentence((words.format(one.title, one.name, one.folder) for one in marks), language)
+        for language, words in _MARK.items()
+    }
     return Draft(
         _WORDINGS,
-        {"marks": ", ".join(said[:-1]) + (" and " if begin else "") + said[-1]},
+        {"marks": said["en"]},
         [
             upload({_path(title): _page(title) for title in titles}),
             upload({_path(_LIST): _list(titles), _STORE: _store(folders, there)}),
@@ -163,6 +188,8 @@ def _draft(dice: random.Random, level: int) -> Draft:
             }
         ),
         Ways([*begin, *last.keys, DONE], near),
+        translations=_TRANSLATIONS,
+        translated={language: {"marks": said[language]} for language in _TRANSLATIONS},
     )
 
 
@@ -223,4 +250,4 @@ def _store(folders: list[str], there: list[_Mark]) -> str:
     return json.dumps({"checksum": "", "roots": roots, "version": 1})
 
 
-FAMILY = Family("web.bookmark", 2, _draft, APPS, "full")
+FAMILY = Family("web.bookmark", 3, _draft, APPS, "full")

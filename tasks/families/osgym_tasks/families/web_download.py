@@ -13,8 +13,8 @@ from osgym_tasks.pieces import DONE, HOME, every, key, tree_check
 from osgym_tasks.web import APPS, Served, typed, visit
 
 _VERSIONS = {1: 2, 2: 4, 3: 5, 4: 7, 5: 9}
-_PROGRAMS = {1: 1, 2: 1, 3: 2, 4: 3, 5: 4}
-_WANTED = {1: 1, 2: 1, 3: 1, 4: 2, 5: 3}
+_PROGRAMS = {1: 1, 2: 1, 3: 2, 4: 3, 5: 5}
+_WANTED = {1: 1, 2: 1, 3: 1, 4: 2, 5: 4}
 _NAMES = ("anvil", "bobbin", "chisel", "dowel", "easel", "funnel", "gimlet", "hopper")
 _PLATFORMS = ("linux-arm64", "linux-x64", "macos", "windows")
 _SITES = ("Tool Archive", "Release Server", "Download Mirror", "Software Shelf")
@@ -23,13 +23,14 @@ _WORDINGS = (
     "From the site that is open in the browser, download {files} to {folder}, each under the name that it "
     "has there. Nothing else is to be in that folder.",
     "Download {files} from the open site into {folder}. Keep each file's name, and leave nothing else there.",
-    "Please get {files} from the site in the browser into {folder}, each file as it is called, and no other "
-    "file.",
-    "I need {files} from the site that you see. Download to {folder}, with names unchanged and no other "
-    "files.",
-    "Fetch {files} from the open site. Nothing else should lie in {folder}, where each file keeps its name.",
-    "On the open site, find {files}, and download each into {folder}, under its own name and with no other "
-    "file there.",
+    "Please get {files} from the site in the browser into {folder}, each file as it is called, and no "
+    "other file.",
+    "I have to install some things without a network later. From the open site, please download {files} to "
+    "my Downloads folder, under the names they have there. Nothing else should be in it.",
+    "A colleague needs {files}. Could you get that from the site in the browser into the Downloads folder? "
+    "Keep the names, and have no other file there in the end.",
+    "For the new machines we need {files}, from the site that you see. Downloads is the right folder; "
+    "leave the names as they are, and nothing else in it.",
 )
 
 
@@ -69,6 +70,7 @@ def _draft(dice: random.Random, level: int) -> Draft:
         served.config("/pages"),
         every(tree_check(_FOLDER, {name: files[name] for name in wanted})),
         Ways([*_get(wanted), DONE], near),
+        shown=("folder",),
     )
 
 
@@ -106,4 +108,4 @@ def _get(names: list[str]) -> Steps:
     return steps
 
 
-FAMILY = Family("web.download", 2, _draft, APPS, "full")
+FAMILY = Family("web.download", 3, _draft, APPS, "full")

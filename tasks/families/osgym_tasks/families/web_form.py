@@ -56,12 +56,12 @@ _WORDINGS = (
     "fields keep what they have. {entries}.",
     "Please complete and send, a single time, the form on {site}. {entries}. Do not change fields that I "
     "do not mention.",
-    "Send one form on {site} for me with these values: {entries}. Whatever is not in this list stays as "
-    "the form has it.",
-    "The site {site} needs a form from me. {entries}. Anything else remains at its default; send it "
-    "exactly once.",
-    "Use the open browser to submit the {site} form once with this: {entries}. Other fields are to stay "
-    "untouched.",
+    "I never finish these forms. Please fill in the one that is open with this and send it once: {entries}"
+    ". What I don't mention stays as the form has it.",
+    "The deadline is near, so could you send the form in the browser for me? {entries}. Leave all other "
+    "fields as they are, and send it a single time.",
+    "My mother asked me to do this for her: {entries}. It belongs into the form that you see. Don't change "
+    "other fields, and send it exactly once.",
 )
 
 
@@ -98,6 +98,7 @@ def _draft(dice: random.Random, level: int) -> Draft:
         served.config("/form"),
         served.evaluator({"answers": answers(questions, wanted)}),
         Ways([*filled(questions, wanted), DONE], near),
+        shown=("site",),
     )
 
 
@@ -146,4 +147,4 @@ def _said(row: dict[str, Any], value: str) -> str:
     return value
 
 
-FAMILY = Family("web.form", 2, _draft, APPS, "full")
+FAMILY = Family("web.form", 3, _draft, APPS, "full")

@@ -26,10 +26,12 @@ _WORDINGS = (
     "Look up on the pages of the site in the browser, then send its form once: {asked}.",
     "The form of the open site asks for what its pages say. Find out and send, once, {asked}.",
     "Please read the pages of the site in the browser and answer in its form, sent once: {asked}.",
-    "Find {asked} on the open site. Enter that into the site's form and send it once.",
-    "Go from page to page of the site that is open to find {asked}; then fill in its form and send it one "
-    "time.",
-    "I need {asked}. The pages of the open site say it; put it into the form there and send it once.",
+    "I need to reach some people and don't know my way around this site. Please find out from its pages "
+    "{asked}, and send that once in the site's form.",
+    "Reception wants to know {asked}. It's all somewhere on the open site, one page leading to another. "
+    "Could you enter it in the form there, sent once?",
+    "For our directory, look through the site in the browser for {asked}. Its form has a field for each; "
+    "fill it in and send it one time.",
 )
 
 
@@ -149,4 +151,4 @@ def _pages(site: _Site) -> list[dict[str, Any]]:
             for title, group, lines in rows]  # fmt: skip
 
 
-FAMILY = Family("web.multihop", 1, _draft, APPS, "full")
+FAMILY = Family("web.multihop", 2, _draft, APPS, "full")

@@ -44,12 +44,12 @@ _WORDINGS = (
     "Open the form of {site} in the browser, give it these values and send it one time: {entries}. The "
     "rest stays.",
     "Please set the following in the form of {site} and send it once; touch no other setting. {entries}.",
-    "Change settings in the form of {site} as follows: {entries}. Send it a single time, with all else as "
-    "it is.",
-    "Send the form of {site}, which is in the browser, once and with these values: {entries}. Keep what is "
-    "not named.",
-    "With the browser, set in the form of {site} what I list, and send it once: {entries}. Nothing else "
-    "may change.",
+    "I'm leaving for a week, and the house should know. In the form that is open, please set {entries}, "
+    "and send it once. Everything else stays as it is.",
+    "The children have played with the settings. Could you put this right in the open form and send it a "
+    "single time? {entries}. Keep whatever I don't mention.",
+    "Guests are coming, so I'd like some settings changed: {entries}. The form is in the browser. Send it "
+    "once, and touch nothing else in it.",
 )
 
 
@@ -82,6 +82,7 @@ def _draft(dice: random.Random, level: int) -> Draft:
         served.config("/form"),
         served.evaluator({"answers": answers(questions, wanted)}),
         Ways([*filled(questions, wanted), DONE], near),
+        shown=("site",),
     )
 
 
@@ -138,4 +139,4 @@ def _said(row: dict[str, Any], value: str) -> str:
     return value
 
 
-FAMILY = Family("widget.mix", 2, _draft, APPS, "full")
+FAMILY = Family("widget.mix", 3, _draft, APPS, "full")

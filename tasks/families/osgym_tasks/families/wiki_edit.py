@@ -15,7 +15,7 @@ from osgym_tasks.web import APPS, Served
 
 _PAGES = {1: 2, 2: 4, 3: 7, 4: 10, 5: 14}
 _SECTIONS = {1: 2, 2: 3, 3: 4, 4: 5, 5: 6}
-_EDITS = {1: 1, 2: 1, 3: 2, 4: 3, 5: 5}
+_EDITS = {1: 1, 2: 2, 3: 3, 4: 4, 5: 5}
 _PLACES = ("Boat House", "Clock Tower", "Dairy", "East Gallery", "Forge", "Glass House", "Hostel", "Ice Rink",
            "Jetty", "Library", "Museum", "North Chapel", "Observatory", "Printing Works")  # fmt: skip
 _HEADINGS = ("Opening hours", "Contact", "Getting there", "Prices", "History", "Events")
@@ -27,10 +27,12 @@ _WORDINGS = (
     "The wiki in the browser needs corrections: {edits}. Save them; nothing else may change.",
     "Please edit the open wiki. I want you to {edits}. Other lines and sections stay, and every change is "
     "saved.",
-    "Use the browser to {edits} in the wiki that you see, saving each time. The rest of the wiki is to "
-    "stay the same.",
-    "Would you {edits} in the wiki that is open, and save that? Keep every other line of it.",
-    "A few lines of the open wiki are out of date, so {edits}. Save what you change and change nothing more.",
+    "Visitors keep calling because the wiki is out of date. Please {edits}, and save that. All other lines "
+    "and sections stay as they are.",
+    "I got some corrections by phone. In the wiki that is open, could you {edits}? Save every change, and "
+    "leave the rest alone.",
+    "Before the season starts, the open wiki has to be right, so {edits}. Save what you change and change "
+    "nothing more.",
 )
 
 
@@ -106,4 +108,4 @@ def _without(edits: dict[int, tuple[int, str]], at: int) -> dict[int, tuple[int,
     return {place: edit for place, edit in edits.items() if place != at}
 
 
-FAMILY = Family("wiki.edit", 1, _draft, APPS, "full")
+FAMILY = Family("wiki.edit", 2, _draft, APPS, "full")

@@ -25,17 +25,18 @@ _PARAGRAPHS = {1: 4, 2: 7, 3: 11, 4: 16, 5: 22}
 _NOTES = {1: 1, 2: 1, 3: 2, 4: 3, 5: 5}
 _SOURCES = ("Letter", "Minutes", "Invoice", "Logbook", "Interview", "Receipt", "Survey", "Field notes")
 _WORDINGS = (
-    "Add footnotes to {path}, which is open in Writer: {notes}. The text itself stays as it is. Save it "
-    "as docx.",
-    "Please put footnotes into the open document {path}, {notes}. Change nothing in the text, and save in"
-    " the same format.",
+    "Add footnotes to {path}, which is open in Writer: {notes}. The text itself stays as it is. Save it as "
+    "docx.",
+    "Please put footnotes into the open document {path}, {notes}. Change nothing in the text, and save in "
+    "the same format.",
     "{path} lacks its sources. Insert them as footnotes: {notes}. Leave all paragraphs as they are and "
     "save the docx file.",
-    "I need footnotes in {path}: {notes}. Real footnotes, please, and no other change. The document is "
-    "open; save it under the same name and format.",
-    "Use Writer to give {path} footnotes: {notes}. Do not touch the paragraphs, and save the file as docx.",
-    "In the document {path}, insert footnotes as follows: {notes}. Nothing else is to be added or "
-    "changed. Save it in the format that it has.",
+    "My professor wants to see sources. Please add real footnotes to the document that is open: {notes}. "
+    "Don't change the text itself, and save it as the docx that it is.",
+    "Before this goes to print, it needs footnotes: {notes}. Could you insert them into the open document "
+    "and save it in its format? All paragraphs stay as they are.",
+    "A reader asked where I got this from. Put footnotes into the text that you see, {notes}. Nothing else "
+    "is added or changed; save it as docx.",
 )
 
 
@@ -74,6 +75,7 @@ def _draft(dice: random.Random, level: int) -> Draft:
         ),
         Ways([*_insert(notes), *SAVE, DONE], near),
         changes=[path],
+        shown=("path",),
     )
 
 
@@ -95,4 +97,4 @@ def _brackets(notes: Mapping[int, str]) -> Steps:
     ]
 
 
-FAMILY = Family("writer.footnote", 2, _draft, ("libreoffice_writer",), "full")
+FAMILY = Family("writer.footnote", 3, _draft, ("libreoffice_writer",), "full")

@@ -23,7 +23,7 @@ from osgym_tasks.writer import (
 )
 
 _PARAGRAPHS = {1: 5, 2: 8, 3: 13, 4: 20, 5: 32}
-_WORDS = {1: 1, 2: 1, 3: 2, 4: 3, 5: 4}
+_WORDS = {1: 1, 2: 1, 3: 2, 4: 3, 5: 5}
 _KINDS = {"bold": "b", "italic": "i", "underlined": "u"}
 """Formats, and the letters of their shortcuts."""
 _WORDINGS = (
@@ -33,13 +33,39 @@ _WORDINGS = (
     "each time they occur, without the spaces around them; all else stays. Save it as the docx file it is.",
     "Some words of {path} should stand out. Format them everywhere ({words}), but only as whole words, in "
     "small letters and without spaces, and save the file in the same format.",
-    "Throughout {path}, format words: {words}. Spaces, words that only contain these and words with a "
-    "capital letter must not change. The document is open; save it under the same name and format.",
-    "{path} is open in LibreOffice Writer. Wherever one of these stands as a whole word in small letters, "
-    "format just that word: {words}. Leave all other text as it is and save it as docx.",
-    "Would you format some words in {path} for me, each time they occur? {words}. Whole lower-case words "
-    "only, please, not plurals, capitals or spaces. Then save, keeping the docx format.",
+    "Certain words of the open text should stand out in the handout. Wherever they occur as whole words in "
+    "small letters, format them: {words}. Not the spaces, plurals or capitals, please. Save it in its "
+    "format.",
+    "Our house style marks certain words: {words}. Could you do that throughout the document that you see? "
+    "Only whole lower-case words, without the spaces around them, and nothing else changes. Save it as "
+    "docx.",
+    "I'm preparing a reading exercise, and pupils look for words. In the open document, {words}, each time "
+    "it stands there as a whole word in small letters. All other text stays as it is. Save the file, "
+    "keeping the docx format.",
 )
+_TRANSLATIONS = {
+    "de": (
+        "Einige Wörter des offenen Texts sollen auffallen: {words}, überall, wo sie als ganze Wörter in "
+        "Kleinbuchstaben stehen, ohne die Leerzeichen. Längere Wörter und solche mit Großbuchstaben "
+        "bleiben. Speichere die Datei im docx-Format.",
+    ),
+    "es": (
+        "Algunas palabras del texto abierto deben destacar: {words}, siempre que aparezcan como palabra "
+        "completa en minúsculas, sin los espacios. Las palabras más largas o con mayúsculas no cambian. "
+        "Guarda el archivo en formato docx.",
+    ),
+    "zh": (
+        "打开的文档里有些词要突出显示：{words}，凡是以全小写的完整单词出现时都要，不包括两边的空格。更长的"
+        "单词和带大写字母的单词保持不变。按 docx 格式保存文件。",
+    ),
+}
+_SAID = {
+    "en": ('"{}" becomes {}', "bold", "italic", "underlined"),
+    "de": ('"{}" wird {}', "fett", "kursiv", "unterstrichen"),
+    "es": ('"{}" en {}', "negrita", "cursiva", "subrayado"),
+    "zh": ('"{}" 设为{}', "粗体", "斜体", "下划线"),
+}
+"""Words for one format, and names of the formats in the order of `_KINDS`, by language."""
 
 
 def _draft(dice: random.Random, level: int) -> Draft:
@@ -60,9 +86,15 @@ def _draft(dice: random.Random, level: int) -> Draft:
         near["not saved"] = [*_ways(wanted), DONE]
     text = "\n".join(rows)
     found = {kind: [one for one in re.findall(r"\w+", text) if wanted.get(one) == kind] for kind in _KINDS}
+    said = {
+        language: ", ".join(
+            one.format(word, names[list(_KINDS).index(kind)]) for word, kind in wanted.items()
+        )
+        for language, (one, *names) in _SAID.items()
+    }
     return Draft(
         _WORDINGS,
-        {"path": path, "words": ", ".join(f'"{word}" becomes {kind}' for word, kind in wanted.items())},
+        {"path": path, "words": said["en"]},
         opened(path, docx_bytes(rows)),
         every(
             wanted_text(path, rows),
@@ -75,6 +107,9 @@ def _draft(dice: random.Random, level: int) -> Draft:
             {"a format put on and off again": [*_ways(wanted), *_on_and_off(), *SAVE, DONE]},
         ),
         changes=[path],
+        shown=("path",),
+        translations=_TRANSLATIONS,
+        translated={language: {"words": said[language]} for language in _TRANSLATIONS},
     )
 
 
@@ -103,4 +138,4 @@ def _on_and_off() -> Steps:
     return [[key("ctrl", "end"), key("shift", "left"), key("ctrl", "i"), CALM, key("ctrl", "i"), CALM]]
 
 
-FAMILY = Family("writer.format", 2, _draft, ("libreoffice_writer",), "full")
+FAMILY = Family("writer.format", 3, _draft, ("libreoffice_writer",), "full")

@@ -31,15 +31,36 @@ _WORDINGS = (
     "paragraphs stay plain and no text changes. Save it as docx.",
     "Please make a {kind} list of these paragraphs of the open document {path}: {items}. Nothing else "
     "becomes a list; save in the same format.",
-    "The following lines of {path} should be items of a {kind} list: {items}. Use Writer's lists, type no"
-    " signs, leave the other paragraphs alone and save the docx file.",
-    "Format as a {kind} list in {path}: {items}. Only these paragraphs, without changing any words. The "
-    "document is open; save it under the same name and format.",
-    "{path} has things in plain lines that belong in a {kind} list: {items}. Apply the list format to "
-    "them and to no others, and save the file as docx.",
-    "I want a {kind} list in {path} for these lines and no others: {items}. Keep the text as it is and "
-    "save the document in the format that it has.",
+    "The following lines of {path} should be items of a {kind} list: {items}. Use Writer's lists, type no "
+    "signs, leave the other paragraphs alone and save the docx file.",
+    "We go shopping with this text, and the things in it should be a {kind} list: {items}. Please format "
+    "just these lines of the open document, by the list function, and change no words. Save it as docx.",
+    "The handout would be easier to read if these lines were a {kind} list: {items}. Could you do that in "
+    "the document that you see? All other paragraphs stay plain. Save it in its format.",
+    "Somebody typed everything as plain paragraphs. In the open text, {items} belong in a {kind} list. "
+    "Type no signs yourself, leave the rest alone, and save the docx file.",
 )
+_TRANSLATIONS = {
+    "de": (
+        "Das Blatt wäre leichter zu lesen, wenn diese Zeilen eine {kind} Liste wären: {items}. Mach das "
+        "bitte mit der Listenfunktion im offenen Dokument. Alle anderen Absätze bleiben, und kein Wort "
+        "ändert sich. Speichere die Datei als docx.",
+    ),
+    "es": (
+        "La hoja se leería mejor si estas líneas fueran una lista {kind}: {items}. Hazlo con la función de "
+        "listas en el documento abierto. Los demás párrafos se quedan como están y no cambia ninguna "
+        "palabra. Guarda el archivo como docx.",
+    ),
+    "zh": (
+        "把这几行做成{kind}列表会更好读：{items}。请在打开的文档中用列表功能设置。其他段落保持不变，文字也"
+        "不要改。按 docx 格式保存文件。",
+    ),
+}
+_KIND = {
+    "de": {"bulleted": "mit Punkten versehene", "numbered": "nummerierte"},
+    "es": {"bulleted": "con viñetas", "numbered": "numerada"},
+    "zh": {"bulleted": "项目符号", "numbered": "编号"},
+}
 
 
 def _draft(dice: random.Random, level: int) -> Draft:
@@ -86,6 +107,9 @@ def _draft(dice: random.Random, level: int) -> Draft:
         ),
         Ways([*_apply(groups, kind), *SAVE, DONE], near),
         changes=[path],
+        shown=("path",),
+        translations=_TRANSLATIONS,
+        translated={language: {"kind": kinds[kind]} for language, kinds in _KIND.items()},
     )
 
 
@@ -103,4 +127,4 @@ def _apply(groups: list[range], kind: str) -> Steps:
     ]
 
 
-FAMILY = Family("writer.list", 2, _draft, ("libreoffice_writer",), "full")
+FAMILY = Family("writer.list", 3, _draft, ("libreoffice_writer",), "full")

@@ -24,14 +24,14 @@ _WORDINGS = (
     "their order. Save it as docx.",
     "Please move paragraphs in the open document {path}: {moves}. The rest stays where it is; save it in "
     "the format that it has.",
-    "The paragraphs of {path} are in the wrong order. Do this: {moves}. Leave the others alone, change no"
-    " text and save the docx file.",
-    "Rearrange {path} for me: {moves}. Nothing is to be lost or to stand there twice. The document is "
-    "open; save it under the same name and format.",
-    "{path} is open in LibreOffice Writer. Some paragraphs belong elsewhere: {moves}. Keep the order of "
-    "all others and save in the same format.",
-    "Put paragraphs of {path} into other places, {moves}, and save the file as docx. Every other "
-    "paragraph stays as and where it is.",
+    "The paragraphs of {path} are in the wrong order. Do this: {moves}. Leave the others alone, change no "
+    "text and save the docx file.",
+    "My notes follow the talk no longer. In the document that is open, please {moves}. Nothing is to be "
+    "lost or to stand there twice. Save it as the docx that it is.",
+    "Reading this aloud, I found that some parts come too early. Could you {moves}? All other paragraphs "
+    "stay as and where they are. Save the open file in its format.",
+    "My editor sent suggestions for the text that you see: {moves}. Do it like that, change no words, and "
+    "save the docx file.",
 )
 
 
@@ -60,6 +60,7 @@ def _draft(dice: random.Random, level: int) -> Draft:
         every(wanted_text(path, ["Notes", *_after(rows, pairs), "End of the notes"]), rest_kept(path)),
         Ways([*_move(rows, pairs), *SAVE, DONE], near),
         changes=[path],
+        shown=("path",),
     )
 
 
@@ -86,4 +87,4 @@ def _move(rows: list[str], pairs: list[tuple[str, str]], *, above: bool = False,
     return steps
 
 
-FAMILY = Family("writer.order", 2, _draft, ("libreoffice_writer",), "full")
+FAMILY = Family("writer.order", 3, _draft, ("libreoffice_writer",), "full")

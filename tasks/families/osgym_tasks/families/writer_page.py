@@ -34,18 +34,18 @@ _MARGINS = {1: 0, 2: 0, 3: 1, 4: 2, 5: 4}
 _MARGIN, _TOLERANCE = 1134, 15
 _INCHES = ("0.5", "1", "1.25", "1.5", "1.75", "2")
 _WORDINGS = (
-    "Change the pages of {path}, which is open in Writer: {setup}. Everything else about the pages and "
-    "the text stays. Save it as docx.",
+    "Change the pages of {path}, which is open in Writer: {setup}. Everything else about the pages and the "
+    "text stays. Save it as docx.",
     "Please set up the pages of the open document {path} like this: {setup}. Leave the rest of the page "
     "settings and the text alone, and save in the same format.",
-    "{path} should get another page layout: {setup}. Change nothing else in the document and save the "
-    "docx file.",
-    "The whole document {path} needs these page settings: {setup}. What is not named here keeps its "
-    "value. Save it under the same name and format.",
-    "Set the page style of {path} to {setup}. The document is open; the text and all other settings "
-    "remain as they are. Save it as docx.",
-    "Before {path} is printed, its pages need a change: {setup}. Do not touch anything else, and save the"
-    " file in the format that it has.",
+    "{path} should get another page layout: {setup}. Change nothing else in the document and save the docx "
+    "file.",
+    "The printer spoils my pages. Please set up the open document like this: {setup}. What I don't mention "
+    "keeps its value, and the text stays. Save it as docx.",
+    "This is to hang on the wall, so it needs another layout: {setup}. Could you change that in the "
+    "document that you see, and save it in its format? Nothing else changes.",
+    "The journal has rules for pages: {setup}. Apply them to the open document as a whole, touch nothing "
+    "else, and save the docx file.",
 )
 _Setup = tuple[str, bool, dict[str, str]]
 """Paper, landscape, margins in inches."""
@@ -94,6 +94,7 @@ def _draft(dice: random.Random, level: int) -> Draft:
         ),
         Ways([*_set(setup), *SAVE, DONE], near),
         changes=[path],
+        shown=("path",),
     )
 
 
@@ -120,4 +121,4 @@ def _set(setup: _Setup) -> Steps:
     ]
 
 
-FAMILY = Family("writer.page", 2, _draft, ("libreoffice_writer",), "full")
+FAMILY = Family("writer.page", 3, _draft, ("libreoffice_writer",), "full")

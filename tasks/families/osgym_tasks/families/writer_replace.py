@@ -21,7 +21,7 @@ from osgym_tasks.writer import (
 )
 
 _PARAGRAPHS = {1: 5, 2: 8, 3: 13, 4: 20, 5: 32}
-_PAIRS = {1: 1, 2: 1, 3: 2, 4: 3, 5: 4}
+_PAIRS = {1: 1, 2: 1, 3: 2, 4: 3, 5: 5}
 _NEW = ("annex", "cinema", "farm", "gallery", "kitchen", "laundry", "museum", "orchard", "stable", "studio")
 _WORDINGS = (
     "In {path}, which is open in Writer, replace every whole word in small letters as follows: {pairs}. "
@@ -30,13 +30,36 @@ _WORDINGS = (
     "letters only, each time they occur; nothing else changes. Save it as the docx file that it is.",
     "The text in {path} uses the wrong words. Correct them everywhere ({pairs}), but only as whole words "
     "and in small letters, and save the file in the same format.",
-    "Replace throughout {path}: {pairs}. Words that only contain these and words with a capital letter "
-    "must not change. The document is open; save it under the same name and format.",
-    "{path} is open in LibreOffice Writer. Wherever one of these stands as a whole word in small letters,"
-    " replace it: {pairs}. Leave the rest of the text alone and save it as docx.",
-    "Would you swap some words in {path} for me, each time they occur? {pairs}. Whole lower-case words "
-    "only, please: plurals, other longer words and capitals stay. Then save, keeping the docx format.",
+    "We have moved, and the text that is open doesn't know yet. Wherever it has these as whole words in "
+    "small letters, change them: {pairs}. Plurals, other longer words and capitals stay. Save it in its "
+    "format.",
+    "My story needs other places: {pairs}. Could you go through the open document for me? I mean whole "
+    "lower-case words only, each time they occur. Nothing else changes; save it as docx.",
+    "A lawyer went over this text and wants other terms: {pairs}. Replace them everywhere as whole words "
+    "in small letters, leave the rest of the open document alone, and save it as the docx that it is.",
 )
+_TRANSLATIONS = {
+    "de": (
+        "Im offenen Text stimmen einige Wörter nicht mehr: {pairs}, überall, wo sie als ganze Wörter in "
+        "Kleinbuchstaben stehen. Längere Wörter und solche mit Großbuchstaben bleiben. Speichere die Datei "
+        "im docx-Format.",
+    ),
+    "es": (
+        "En el texto abierto hay palabras que ya no valen: {pairs}, siempre que aparezcan como palabra "
+        "completa en minúsculas. Las palabras más largas o con mayúsculas no cambian. Guarda el archivo en "
+        "formato docx.",
+    ),
+    "zh": (
+        "打开的文档里有些词要换：{pairs}，凡是以全小写的完整单词出现时都要换。更长的单词和带大写字母的单词"
+        "保持不变。按 docx 格式保存文件。",
+    ),
+}
+_PAIR = {
+    "en": '"{}" becomes "{}"',
+    "de": '"{}" wird zu "{}"',
+    "es": '"{}" pasa a ser "{}"',
+    "zh": '"{}" 换成 "{}"',
+}
 
 
 def _draft(dice: random.Random, level: int) -> Draft:
@@ -53,13 +76,19 @@ def _draft(dice: random.Random, level: int) -> Draft:
     }
     if len(pairs) > 1:
         near["one word forgotten"] = [*_ways(dict(list(pairs.items())[:-1])), *SAVE, DONE]
+    said = {
+        language: ", ".join(one.format(*pair) for pair in pairs.items()) for language, one in _PAIR.items()
+    }
     return Draft(
         _WORDINGS,
-        {"path": path, "pairs": ", ".join(f'"{old}" becomes "{new}"' for old, new in pairs.items())},
+        {"path": path, "pairs": said["en"]},
         opened(path, docx_bytes(rows)),
         every(wanted_text(path, after), rest_kept(path)),
         Ways([*_ways(pairs), *SAVE, DONE], near),
         changes=[path],
+        shown=("path",),
+        translations=_TRANSLATIONS,
+        translated={language: {"pairs": said[language]} for language in _TRANSLATIONS},
     )
 
 
@@ -84,4 +113,4 @@ def _ways(pairs: dict[str, str], *, whole: bool = True, case: bool = True) -> St
     return [*steps, [key("esc")]]
 
 
-FAMILY = Family("writer.replace", 2, _draft, ("libreoffice_writer",), "full")
+FAMILY = Family("writer.replace", 3, _draft, ("libreoffice_writer",), "full")

@@ -29,17 +29,38 @@ _TOPICS = (
 _WORDINGS = (
     "{path} is open in Writer. Give its lines the paragraph styles that they lack: {styles}. All other "
     "paragraphs keep their style and the text stays as it is. Save the file as docx.",
-    "Please mark headings in the open document {path} by paragraph styles: {styles}. Nothing else "
-    "changes; save it in the format that it has.",
+    "Please mark headings in the open document {path} by paragraph styles: {styles}. Nothing else changes; "
+    "save it in the format that it has.",
     "The headings of {path} are plain text so far. Apply paragraph styles, {styles}. Change no other "
     "paragraph and no word, and save the docx file.",
-    "In the document {path}, use the paragraph styles of headings: {styles}. Leave every other paragraph "
-    "alone, and save under the same name and format.",
-    "I need proper headings in {path}, which you see in Writer: {styles}. The rest, text and styles, must"
-    " stay. Save it as docx.",
-    "Set paragraph styles in {path} as follows: {styles}. Do not change other paragraphs or any text. The"
-    " document is open; save it without changing the format.",
+    "I want a table of contents later, and for that the headings need proper styles. In the open document, "
+    "please see to this: {styles}. The rest, text and styles, must stay. Save it as docx.",
+    "Somebody typed the headings as plain text. Could you give them the paragraph styles of headings: "
+    "{styles}? It's the document that you see. Change no other paragraph, and save it in its format.",
+    "For people who use a screen reader, this text needs real headings: {styles}. Apply these paragraph "
+    "styles and leave every other paragraph and all words alone. Save the open file as the docx that it is.",
 )
+_TRANSLATIONS = {
+    "de": (
+        "Für ein Inhaltsverzeichnis brauchen die Überschriften im offenen Dokument richtige "
+        "Absatzvorlagen: {styles}. Alle anderen Absätze und der Text bleiben, wie sie sind. Speichere die "
+        "Datei als docx.",
+    ),
+    "es": (
+        "Para hacer un índice, los títulos del documento abierto necesitan estilos de párrafo: {styles}. "
+        "Los demás párrafos y el texto se quedan como están. Guarda el archivo como docx.",
+    ),
+    "zh": (
+        "为了以后生成目录，打开的文档中的标题需要正确的段落样式：{styles}。其他段落和文字都保持不变。按 "
+        "docx 格式保存文件。",
+    ),
+}
+_SAID = {
+    "en": '"{}" becomes Heading {}',
+    "de": '"{}" bekommt Heading {}',
+    "es": '"{}" con Heading {}',
+    "zh": '"{}" 设为 Heading {}',
+}
 
 
 def _draft(dice: random.Random, level: int) -> Draft:
@@ -62,11 +83,15 @@ def _draft(dice: random.Random, level: int) -> Draft:
         near["one forgotten"] = [*_apply(dict(list(styles.items())[:-1])), *SAVE, DONE]
     else:
         near["the line below"] = [*_apply({first + 1: rank}), *SAVE, DONE]
+    said = {
+        language: ", ".join(one.format(rows[at], n) for at, n in styles.items())
+        for language, one in _SAID.items()
+    }
     return Draft(
         _WORDINGS,
         {
             "path": path,
-            "styles": ", ".join(f'"{rows[at]}" becomes Heading {n}' for at, n in styles.items()),
+            "styles": said["en"],
         },
         opened(path, docx_bytes(rows)),
         every(
@@ -80,6 +105,9 @@ def _draft(dice: random.Random, level: int) -> Draft:
         ),
         Ways([*_apply(styles), *SAVE, DONE], near),
         changes=[path],
+        shown=("path",),
+        translations=_TRANSLATIONS,
+        translated={language: {"styles": said[language]} for language in _TRANSLATIONS},
     )
 
 
@@ -94,4 +122,4 @@ def _bold(rows: list[int]) -> Steps:
     return [[*at_paragraph(at), key("shift", "end"), key("ctrl", "b")] for at in rows]
 
 
-FAMILY = Family("writer.styles", 2, _draft, ("libreoffice_writer",), "full")
+FAMILY = Family("writer.styles", 3, _draft, ("libreoffice_writer",), "full")

@@ -29,16 +29,17 @@ _CELLS = (
 )
 """Words with capitals, which Writer would give them while they are typed."""
 _WORDINGS = (
-    "{path} is open in Writer. Insert a table {tables}. Do not change the text around, and save the file as "
-    "docx.",
-    "Please add to the open document {path} a table {tables}. All other text stays; save it in its format.",
-    "In {path}, which you see in Writer, put a table {tables}. Keep the paragraphs as they are and save the "
-    "docx file.",
-    "The document {path} needs a table {tables}. Leave the rest alone and save under the same name and "
-    "format.",
-    "I want a real table in {path}, {tables}. It is open; save it as docx and change no other text.",
-    "Insert into the text {path} a table {tables}. The file is open in LibreOffice Writer; save it as it is, "
+    "{path} is open in Writer. Insert a table {tables}. Do not change the text around, and save the file "
     "as docx.",
+    "Please add to the open document {path} a table {tables}. All other text stays; save it in its format.",
+    "In {path}, which you see in Writer, put a table {tables}. Keep the paragraphs as they are and save "
+    "the docx file.",
+    "The figures got lost when I copied this text. Please insert a table {tables}. It must be a real "
+    "table, and the text around it stays. Save the open document as docx.",
+    "To make this clearer for the members, I'd like a table {tables}. Could you add that to the document "
+    "that you see, and save it in its format? Change no other text.",
+    "There is something missing in the open document: a table {tables}. Leave everything else as it is, "
+    "and save the docx file.",
 )
 
 
@@ -118,6 +119,7 @@ def _draft(dice: random.Random, level: int) -> Draft:
             ),
         ),
         Ways([*first, *last.keys, *SAVE, DONE], near),
+        shown=("path",),
     )
 
 
@@ -130,4 +132,4 @@ def _rows(dice: random.Random, rows: int, columns: int) -> list[list[str]]:
     return [dice.sample(_HEADS, columns), *body]
 
 
-FAMILY = Family("writer.table", 2, _draft, ("libreoffice_writer",), "full")
+FAMILY = Family("writer.table", 3, _draft, ("libreoffice_writer",), "full")

@@ -28,18 +28,19 @@ _THINGS = (
 )  # fmt: skip
 _FILES = ("quote.txt", "order.txt", "material.txt", "estimate.txt", "shopping.txt")
 _WORDINGS = (
-    "Work out {sums}. Write each result into {path}, which is open in the editor, at "
-    "the end of its line after the colon and a space, and save. All else stays.",
-    "{path} is open in the text editor, and the calculator beside it. Work out {sums}; each result goes "
-    "at the end of its line, after the colon and one space. Save the file and change nothing else.",
-    "Please fill in {path} (open in the editor): {sums}. A result follows the colon and a "
-    "space of its line. Save it, with the other lines as they are.",
-    "My list {path} lacks figures: {sums}. Work them out, add each to its line behind colon "
-    "and space, and save the file. Leave the rest.",
-    "Calculate {sums}. A calculator is open, and so is {path}. Put each result behind the colon "
-    "of its line there, with a space between, and save; nothing else changes.",
-    "For {path}, which you see in the editor, I need {sums}. The calculator is open. Add each result to "
-    "its line after the colon and a space, then save. Other lines stay as they are.",
+    "Work out {sums}. Write each result into {path}, which is open in the editor, at the end of its line "
+    "after the colon and a space, and save. All else stays.",
+    "{path} is open in the text editor, and the calculator beside it. Work out {sums}; each result goes at "
+    "the end of its line, after the colon and one space. Save the file and change nothing else.",
+    "Please fill in {path} (open in the editor): {sums}. A result follows the colon and a space of its "
+    "line. Save it, with the other lines as they are.",
+    "I'm planning a renovation, and my note in the editor lacks figures. Please work out {sums}, and write "
+    "each result behind the colon of its line, after a space. Save it; all else stays.",
+    "The shop closes soon, and I still don't know what to buy. Could you fill in the open list for me? I "
+    "need {sums}. A result goes to the end of its line, after the colon and one space. Save the file and "
+    "change nothing else.",
+    "My brother asked how I got to these amounts. The note that you see should have them: {sums}. Add each "
+    "result to its line, after colon and space, save it, and leave the other lines.",
 )
 
 
@@ -78,6 +79,7 @@ def _draft(dice: random.Random, level: int) -> Draft:
             right={"no last line end": [*_fill(right), without_last_end(), save, DONE]},
         ),
         changes=(path,),
+        shown=("path",),
     )
 
 
@@ -108,4 +110,4 @@ def _fill(results: list[tuple[int, list[dict[str, Any]]]]) -> Steps:
     return steps
 
 
-FAMILY = Family("x.result_into_note", 3, _draft, ("galculator", "mousepad"))
+FAMILY = Family("x.result_into_note", 4, _draft, ("galculator", "mousepad"))

@@ -44,13 +44,14 @@ _WORDINGS = (
     "are.",
     "Please fill in {path} from the open workbook {book}: {jobs}. A plain number follows the colon and a "
     "space of its line. Save the text file only; nothing else changes.",
-    "My note {path} lacks figures of {book}: {jobs}. Both are open. Add each figure to its line behind "
-    "colon and space, save the note, and leave the rest, the workbook too.",
-    "Find {jobs} in the open spreadsheet {book}. Put each number behind the colon of its"
-    " line in the open file {path}, with a space between, and save it. The workbook is not to be saved.",
-    "For {path}, open in the editor, I need {jobs}, computed from {book}, which you see in Calc. Add each "
-    "number to its line after the colon and a space, then save the note. Other lines and the workbook's "
-    "file stay unchanged.",
+    "I have to speak to the board in an hour, and my notes in the editor lack figures. From the table in "
+    "Calc, please add {jobs}. A plain number follows the colon and a space of its line. Save the notes "
+    "only, not the workbook.",
+    "My note leaves gaps for what the open table says: {jobs}. Could you work that out and put each number "
+    "at the end of its line, after the colon and one space? Save the note; the other lines and the "
+    "workbook's file stay.",
+    "So that I needn't carry the whole table around, the note in the editor should have {jobs}. Each goes "
+    "behind the colon of its line, with a space between. Save the text, and leave the workbook as it is.",
 )
 
 
@@ -134,6 +135,7 @@ def _draft(dice: random.Random, level: int) -> Draft:
             right={"no last line end": [*_ways(jobs), without_last_end(), save, DONE]},
         ),
         changes=(path,),
+        shown=("path", "book"),
     )
 
 
@@ -180,4 +182,4 @@ def _ways(jobs: list[_Job]) -> Steps:
     return steps
 
 
-FAMILY = Family("x.sheet_into_note", 3, _draft, ("libreoffice_calc", "mousepad"), "full")
+FAMILY = Family("x.sheet_into_note", 4, _draft, ("libreoffice_calc", "mousepad"), "full")

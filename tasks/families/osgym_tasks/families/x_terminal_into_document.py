@@ -23,22 +23,21 @@ _FOLDER = f"{HOME}/records"
 _STEMS = ("access", "backup", "cargo", "diary", "errors", "fleet", "guests", "harvest", "ideas", "journal")
 _WORDS = ("amber", "birch", "cedar", "delta", "ember", "fjord", "grove", "heron")
 _WORDINGS = (
-    "Find out {jobs}; a terminal is open. Write each number into the document {path}, open in"
-    " Writer, at the end of its line after the colon and a space, and save it as docx. All else stays as it"
-    " is.",
-    "The document {path} is open in Writer, behind the terminal. It lacks {jobs}. Put each number after the"
-    " colon of its line, with a space between. Save in the same format; change nothing else, no file "
+    "Find out {jobs}; a terminal is open. Write each number into the document {path}, open in Writer, at "
+    "the end of its line after the colon and a space, and save it as docx. All else stays as it is.",
+    "The document {path} is open in Writer, behind the terminal. It lacks {jobs}. Put each number after "
+    "the colon of its line, with a space between. Save in the same format; change nothing else, no file "
     "either.",
-    "Please complete the open document {path} with {jobs}. The terminal can find the numbers; each "
-    "follows the colon and one space of its line. Save the docx file, with its other text unchanged.",
-    "I need in {path}: {jobs}. The terminal can tell you. Add each number to its line behind "
-    "colon and space, then save under the same name and format. Leave the rest of the text and the files "
-    "alone.",
-    "A terminal can tell you {jobs}. Each number goes into the open document {path}, to the end of its "
-    "line, after colon and space. Save it as docx and leave everything else.",
-    "For {path}, which is open in Writer, look up {jobs}, say in the terminal. Write the numbers behind the "
-    "colons of their lines, each after a space, and save the document in its format. Nothing else may "
-    "change.",
+    "Please complete the open document {path} with {jobs}. The terminal can find the numbers; each follows "
+    "the colon and one space of its line. Save the docx file, with its other text unchanged.",
+    "I'm writing a report about our files, and the document that is open still lacks numbers: {jobs}. "
+    "Please add each to its line, behind the colon and a space, and save it as the docx that it is. Change "
+    "nothing else, no file either.",
+    "The auditors want figures in the open document. Could you find out {jobs}? Each number goes to the "
+    "end of its line, after the colon and one space. Save it in its format, with all other text and the "
+    "files unchanged.",
+    "My document has lines that end with a colon, and I want numbers there: {jobs}. Look that up, write "
+    "each after a space, and save the open file as docx. Leave everything else.",
 )
 
 
@@ -120,6 +119,7 @@ def _draft(dice: random.Random, level: int) -> Draft:
         every(wanted_text(path, after)),
         Ways([*_ways(told), *SAVE, DONE], near),
         changes=(path,),
+        shown=("path",),
     )
 
 
@@ -165,4 +165,4 @@ def _ways(told: list[tuple[int, _Fact, int]]) -> Steps:
     return steps
 
 
-FAMILY = Family("x.terminal_into_document", 3, _draft, ("xfce4-terminal", "libreoffice_writer"), "full")
+FAMILY = Family("x.terminal_into_document", 4, _draft, ("xfce4-terminal", "libreoffice_writer"), "full")

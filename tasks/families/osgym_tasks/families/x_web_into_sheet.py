@@ -8,7 +8,8 @@ from __future__ import annotations
 import random
 from typing import Any
 
-from osgym_tasks.calc import SAVE, cells, filled, go, letter, listed, opened, typed, workbook, xml_parts
+from osgym_tasks.calc import SAVE, cells, filled, go, letter, opened, typed, workbook, xml_parts
+from osgym_tasks.desk import sentence
 from osgym_tasks.family import Draft, Family, Steps, Ways
 from osgym_tasks.goods import goods
 from osgym_tasks.pieces import DONE, HOME, every, switch
@@ -32,15 +33,39 @@ _WORDINGS = (
     "as xlsx.",
     '{path} lacks figures in {columns}. Look them up by item on the page "{page}" of the shop that is open '
     "in the browser, write them into the empty cells, and save in the same format. Leave all other cells.",
-    "I need the empty cells of {columns} filled in the open workbook {path}. Take the figures for the items"
-    ' from the page "{page}" of the shop in the browser. Keep all else and save under the same name and '
-    "format.",
-    "Copy figures from the open shop into the open spreadsheet: for each empty cell of {columns} in {path},"
-    ' what the page "{page}" says of that row\'s item. Nothing else changes. Save it, keeping the xlsx '
-    "format.",
-    'Using the page "{page}" of the shop in the browser, fill what is empty in {columns} of {path}, which '
-    "is open in Calc. Figures that are there already stay. Save the workbook as the xlsx file that it is.",
+    "We are counting our goods, and the open workbook has gaps. Please fill the empty cells of {columns} "
+    'with what the shop in the browser says of each item, on its page "{page}". Figures that are there '
+    "already stay. Save it as the xlsx that it is.",
+    'My list of goods is incomplete. Could you look up what is missing in {columns}, on the page "{page}" '
+    "of the shop in the browser, and write it into the empty cells of the open table? Change no other "
+    "cell, and save it in its format.",
+    'For the order on Monday, I need {columns} complete. The open table has empty cells there; the page "'
+    '{page}" of the shop in the browser has the figures by item. Fill them, leave the other cells alone '
+    "even where they differ, and save the workbook as xlsx.",
 )
+_TRANSLATIONS = {
+    "de": (
+        "Wir zählen unsere Waren, und die offene Tabelle hat Lücken. Fülle die leeren Zellen in {columns} "
+        'mit dem, was der Laden im Browser auf seiner Seite "{page}" zu jedem Artikel sagt. Alle anderen '
+        "Zellen bleiben. Speichere die Datei im xlsx-Format.",
+    ),
+    "es": (
+        "Estamos contando el género y la tabla abierta tiene huecos. Rellena las celdas vacías de "
+        '{columns} con lo que dice de cada artículo la tienda del navegador en su página "{page}". Las '
+        "demás celdas no cambian. Guarda el archivo en formato xlsx.",
+    ),
+    "zh": (
+        '我们在盘点货物，打开的表格里有空缺。请用浏览器中商店的 "{page}" 页面上每种商品的数据填写{columns}'
+        "中的空单元格。其他单元格保持不变。按 xlsx 格式保存文件。",
+    ),
+}
+_COLUMN = {
+    "en": ("the column {}", "the columns {}"),
+    "de": ("der Spalte {}", "den Spalten {}"),
+    "es": ("la columna {}", "las columnas {}"),
+    "zh": (" {} 列", " {} 列"),
+}
+"""Words for one column and for several, by language."""
 
 
 def _draft(dice: random.Random, level: int) -> Draft:
@@ -76,10 +101,13 @@ def _draft(dice: random.Random, level: int) -> Draft:
     if most:
         del near["not saved"]
         near["one forgotten"] = [*_ways(on_it, most), *SAVE, DONE]
-    columns = f"the column{'s' if len(facts) > 1 else ''} {listed(facts)}"
+    columns = {
+        language: words[len(facts) > 1].format(sentence(facts, language))
+        for language, words in _COLUMN.items()
+    }
     return Draft(
         _WORDINGS,
-        {"path": path, "columns": columns, "page": _PAGE},
+        {"path": path, "columns": columns["en"], "page": _PAGE},
         [*served.config(), *opened(path, workbook({"Goods": before}))],
         every(
             cells(path, {"Goods": after}),
@@ -88,6 +116,9 @@ def _draft(dice: random.Random, level: int) -> Draft:
         ),
         Ways([*_ways(on_it, wanted), *SAVE, DONE], near),
         changes=(path,),
+        shown=("path",),
+        translations=_TRANSLATIONS,
+        translated={language: {"columns": columns[language]} for language in _TRANSLATIONS},
     )
 
 
@@ -106,4 +137,4 @@ def _ways(rows: list[dict[str, Any]], wanted: list[tuple[int, list[float]]]) -> 
     return steps
 
 
-FAMILY = Family("x.web_into_sheet", 2, _draft, ("chromium", "libreoffice_calc"), "full")
+FAMILY = Family("x.web_into_sheet", 3, _draft, ("chromium", "libreoffice_calc"), "full")
