@@ -95,6 +95,7 @@ def _draft(dice: random.Random, level: int) -> Draft:
         served.config(),
         served.evaluator({"accounts": after, "transfers": [*old, *transfers]}),
         Ways([*pay(transfers, *lists), DONE], near),
+        changes=(),
     )
 
 

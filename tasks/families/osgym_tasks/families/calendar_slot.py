@@ -161,6 +161,7 @@ def _draft(dice: random.Random, level: int) -> Draft:
             }
             for language in _TRANSLATIONS
         },
+        changes=(),
     )
 
 

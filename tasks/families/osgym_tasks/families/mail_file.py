@@ -103,6 +103,7 @@ def _draft(dice: random.Random, level: int) -> Draft:
         served.config(),
         served.evaluator({"messages": replaced(rows, changes)}),
         Ways([*_ways(rows, moves, level), DONE], near),
+        changes=(),
     )
 
 

@@ -94,6 +94,7 @@ def _draft(dice: random.Random, level: int) -> Draft:
         served.config(),
         served.evaluator({"sent": [_sent(rows, persons, reply) for reply in replies]}),
         Ways([*_ways(rows, persons, replies), DONE], near),
+        changes=(),
     )
 
 

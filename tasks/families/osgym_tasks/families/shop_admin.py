@@ -65,6 +65,7 @@ def _draft(dice: random.Random, level: int) -> Draft:
         served.config("/keeper"),
         served.evaluator({"products": replaced(rows, changes)}),
         Ways([*edit_goods(rows, changes), DONE], near),
+        changes=(),
     )
 
 

@@ -116,6 +116,7 @@ def _draft(dice: random.Random, level: int) -> Draft:
             }
         ),
         Ways([*_buy(by_id, lines, to, coupon), DONE], near),
+        changes=(),
     )
 
 

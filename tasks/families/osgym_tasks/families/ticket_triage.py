@@ -80,6 +80,7 @@ def _draft(dice: random.Random, level: int) -> Draft:
         served.config(),
         served.evaluator({"tickets": after, "notes": notes}),
         Ways([*work_tickets(rows, meant, change, note), DONE], near),
+        changes=(),
     )
 
 

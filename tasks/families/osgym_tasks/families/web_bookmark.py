@@ -190,6 +190,7 @@ def _draft(dice: random.Random, level: int) -> Draft:
         Ways([*begin, *last.keys, DONE], near),
         translations=_TRANSLATIONS,
         translated={language: {"marks": said[language]} for language in _TRANSLATIONS},
+        changes=(),
     )
 
 

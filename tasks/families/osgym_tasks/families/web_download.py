@@ -71,6 +71,7 @@ def _draft(dice: random.Random, level: int) -> Draft:
         every(tree_check(_FOLDER, {name: files[name] for name in wanted})),
         Ways([*_get(wanted), DONE], near),
         shown=("folder",),
+        changes=(_FOLDER,),
     )
 
 

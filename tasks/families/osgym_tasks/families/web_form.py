@@ -99,6 +99,7 @@ def _draft(dice: random.Random, level: int) -> Draft:
         served.evaluator({"answers": answers(questions, wanted)}),
         Ways([*filled(questions, wanted), DONE], near),
         shown=("site",),
+        changes=(),
     )
 
 

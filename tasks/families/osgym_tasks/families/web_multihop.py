@@ -92,6 +92,7 @@ def _draft(dice: random.Random, level: int) -> Draft:
         served.config(),
         served.evaluator({"answers": answers(questions, wanted)}),
         Ways([*looks, *filled(questions, wanted), DONE], near),
+        changes=(),
     )
 
 

@@ -67,6 +67,7 @@ def _draft(dice: random.Random, level: int) -> Draft:
         served.config(),
         served.evaluator({"sections": after}),
         Ways([*edit_sections(rows, right), DONE], near),
+        changes=(),
     )
 
 
@@ -108,4 +109,4 @@ def _without(edits: dict[int, tuple[int, str]], at: int) -> dict[int, tuple[int,
     return {place: edit for place, edit in edits.items() if place != at}
 
 
-FAMILY = Family("wiki.edit", 2, _draft, APPS, "full")
+FAMILY = Family("wiki.edit", 4, _draft, APPS, "full")
