@@ -112,6 +112,7 @@ def control_files() -> dict[str, bytes]:
     buffer = io.BytesIO()
     with zipfile.ZipFile(buffer, "w") as archive:
         archive.writestr("content.xml", _OPEN_DOCUMENT)
+        archive.writestr("styles.xml", f"<office:document-styles{_NAMESPACES}/>")
     return {
         "control.txt": b"a\n",
         "control.json": b'{"folder": "/", "entries": {}}',  # a record of a folder, too

@@ -11,9 +11,9 @@ from xml.sax.saxutils import escape
 
 from osgym_tasks.family import Steps
 from osgym_tasks.office import UNTIL_IDLE
-from osgym_tasks.pieces import HOME, execute, key, launch, upload, vm_file
+from osgym_tasks.pieces import HOME, Kept, execute, keep_file, key, launch, upload, vm_file
 
-Check = tuple[str, dict[str, Any], dict[str, Any]]
+Check = tuple[str, dict[str, Any], dict[str, Any] | Kept]
 """Check for `pieces.every`."""
 Slide = tuple[str, ...]
 """Title and lines below it."""
@@ -23,6 +23,8 @@ CALM: dict[str, Any] = {"op": "wait", "duration_ms": 700}
 START_S = 120
 """Deadline for the start of LibreOffice on a busy host."""
 SAVE: Steps = [[CALM, key("ctrl", "s"), CALM]]
+_BEFORE = "presentation"
+"""Name of the kept presentation."""
 
 _SPACES = " ".join(
     f'xmlns:{name}="urn:oasis:names:tc:opendocument:xmlns:{what}:1.0"'
@@ -57,11 +59,12 @@ _STYLES = (
 _LOOKS = "<office:automatic-styles>{}</office:automatic-styles>".format(
     "".join(
         f'<style:style style:name="{name}" style:family="graphic"><style:graphic-properties draw:fill="none" '
-        f'draw:stroke="none"/></style:style><style:style style:name="{name}-text" style:family="paragraph">'
-        f'<style:text-properties fo:font-size="{size}pt"/></style:style>'
+        f'draw:stroke="none" draw:auto-grow-height="false"/><style:text-properties fo:font-size="{size}pt" '
+        'fo:font-family="Liberation Sans" fo:color="#000000"/></style:style>'
         for name, size in (("title", 40), ("body", 24))
     )
 )
+"""Styles of the shapes: text that is typed anew into an emptied shape looks as the old one."""
 _BOXES = {
     "title": 'svg:width="25.2cm" svg:height="2.6cm" svg:x="1.4cm" svg:y="0.6cm"',
     "body": 'svg:width="25.2cm" svg:height="9.1cm" svg:x="1.4cm" svg:y="3.7cm"',
@@ -94,7 +97,7 @@ def odp_bytes(slides: Sequence[Slide]) -> bytes:
 
 
 def _frame(kind: str, lines: Sequence[str]) -> str:
-    shown = "".join(f'<text:p text:style-name="{kind}-text">{escape(line)}</text:p>' for line in lines)
+    shown = "".join(f"<text:p>{escape(line)}</text:p>" for line in lines)
     return (
         f'<draw:frame draw:style-name="{kind}" {_BOXES[kind]}><draw:text-box>{shown}</draw:text-box>'
         "</draw:frame>"
@@ -102,10 +105,11 @@ def _frame(kind: str, lines: Sequence[str]) -> str:
 
 
 def opened(path: str, slides: Sequence[Slide]) -> list[dict[str, Any]]:
-    """Return the set-up: the presentation exists and is open in Impress, whose window is active and ready."""
+    """Return the set-up: the presentation is kept for `rest_kept` and open in Impress, which is ready."""
     name = path.rpartition("/")[2]
     return [
         upload({path: odp_bytes(slides)}),
+        keep_file(path, _BEFORE),
         *launch(name, "libreoffice", "--impress", path, wait_s=START_S),
         execute("wmctrl", "-a", name),
         execute("bash", "-c", UNTIL_IDLE),
@@ -115,6 +119,11 @@ def opened(path: str, slides: Sequence[Slide]) -> list[dict[str, Any]]:
 def wanted_slides(path: str, slides: Sequence[Slide]) -> Check:
     """Return the check that the slides are these, in this order, with these texts."""
     return "check_slides_text", vm_file(path), {"slides": [list(slide) for slide in slides]}
+
+
+def rest_kept(path: str, **options: Any) -> Check:
+    """Check that all else is as `opened` kept it; options are those of `check_slides_kept`."""
+    return "check_slides_kept", vm_file(path), Kept(_BEFORE, options)
 
 
 def path_of(dice: random.Random) -> str:

@@ -6,7 +6,17 @@ import random
 from dataclasses import dataclass
 
 from osgym_tasks.family import Draft, Family, Steps, Ways
-from osgym_tasks.impress import APPS, CALM, SAVE, Slide, draw_slides, opened, path_of, wanted_slides
+from osgym_tasks.impress import (
+    APPS,
+    CALM,
+    SAVE,
+    Slide,
+    draw_slides,
+    opened,
+    path_of,
+    rest_kept,
+    wanted_slides,
+)
 from osgym_tasks.pieces import DONE, every, key
 from osgym_tasks.targets import click
 
@@ -80,6 +90,7 @@ def _draft(dice: random.Random, level: int) -> Draft:
     first = dice.randrange(3)
     deeds = [_deed(dice, slides, title, others, _KINDS[(first + n) % 3]) for n, title in enumerate(subjects)]
     path = path_of(dice)
+    after = _after(slides, deeds)
     last = deeds[-1]
     before = _after(slides, deeds[:-1])
     at = _place(before, last.title)
@@ -102,9 +113,12 @@ def _draft(dice: random.Random, level: int) -> Draft:
         _WORDINGS,
         {"path": path, "deeds": ". ".join(deed.says for deed in deeds)},
         opened(path, slides),
-        every(wanted_slides(path, _after(slides, deeds))),
+        every(
+            wanted_slides(path, after), rest_kept(path, slides=[1 + _place(slides, one[0]) for one in after])
+        ),
         Ways([*_ways(slides, deeds), *SAVE, DONE], near),
         shown=("path",),
+        changes=(path,),
     )
 
 

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from osgym_tasks.family import Draft, Family, Steps, Ways
 from osgym_tasks.impress import (
     APPS,
+    CALM,
     SAVE,
     Slide,
     draw_lines,
@@ -15,6 +16,7 @@ from osgym_tasks.impress import (
     draw_title,
     opened,
     path_of,
+    rest_kept,
     wanted_slides,
 )
 from osgym_tasks.pieces import DONE, every, key
@@ -81,11 +83,13 @@ def _draft(dice: random.Random, level: int) -> Draft:
     chosen = sorted(dice.sample(range(len(slides)), min(_EDITS[level], len(slides))))
     edits = [_edit(dice, slides, at, number + level) for number, at in enumerate(chosen)]
     path = path_of(dice)
+    after = _after(slides, edits)
     last = edits[-1]
     twin = _Edit((last.slide or 2) - 1, last.line, last.text)
     near = {
         "the slide before": [*_ways(slides, [*edits[:-1], twin]), *SAVE, DONE],
         "not saved": [*_ways(slides, edits), DONE],
+        "a title in bold too": [*_ways(slides, edits), [key("tab")], [key("ctrl", "b"), CALM], *SAVE, DONE],
     }
     if len(edits) > 1:
         near["one forgotten"] = [*_ways(slides, edits[:-1]), *SAVE, DONE]
@@ -93,9 +97,10 @@ def _draft(dice: random.Random, level: int) -> Draft:
         _WORDINGS,
         {"path": path, "edits": ". ".join(edit.says(slides) for edit in edits)},
         opened(path, slides),
-        every(wanted_slides(path, _after(slides, edits))),
+        every(wanted_slides(path, after), rest_kept(path, texts=_texts(after, edits))),
         Ways([*_ways(slides, edits), *SAVE, DONE], near),
         shown=("path",),
+        changes=(path,),
     )
 
 
@@ -114,6 +119,14 @@ def _after(slides: list[Slide], edits: list[_Edit]) -> list[Slide]:
         lines = made[edit.slide]
         made[edit.slide] = (*lines[: edit.line], edit.text, *lines[edit.line + 1 :])
     return made
+
+
+def _texts(after: list[Slide], edits: list[_Edit]) -> dict[str, list[str]]:
+    """Return the paragraphs of each changed box; the first box of a slide is its title."""
+    boxes = [(edit.slide, 2 if edit.line else 1) for edit in edits]
+    return {
+        f"{slide + 1}.{box}": list(after[slide][1:] if box == 2 else after[slide][:1]) for slide, box in boxes
+    }
 
 
 def _ways(slides: list[Slide], edits: list[_Edit]) -> Steps:
