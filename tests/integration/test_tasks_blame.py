@@ -402,7 +402,8 @@ def expected_of(func: str, file: Value) -> Value:
     rules = BROWSER_RULES.get(func) or DOCUMENT_RULES.get(func)
     compares = METRICS[func].function.__module__.rpartition(".")[2] in {
         "archives", "desktop", "documents_checks", "documents_marks", "files_compare", "folders",
-        "images_compare", "slides_checks", "slides_compare", "sound_and_video", "workbook_kept",
+        "images_compare", "slides_checks", "slides_compare", "slides_kept", "sound_and_video",
+        "vlc_settings", "workbook_kept",
     }  # fmt: skip
     compares = compares or func.startswith("compare_") or func == "check_document_kept"
     if rules is None and compares and func not in OF_RULES:

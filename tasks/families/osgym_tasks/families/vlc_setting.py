@@ -8,7 +8,7 @@ from typing import Any
 
 from osgym_tasks.desk import sentence
 from osgym_tasks.family import Draft, Family, Steps, Ways
-from osgym_tasks.pieces import DONE, HOME, key, launch, outputs
+from osgym_tasks.pieces import DONE, HOME, Kept, every, keep_file, key, launch, line, vm_file
 
 _COUNT = {1: 1, 2: 2, 3: 3, 4: 5, 5: 8}
 _BOXES = {
@@ -59,6 +59,9 @@ _SWITCH = {
     "zh": ('打开 "{}"', '关闭 "{}"'),
 }
 """Words for a box that is switched on and one that is switched off, by language."""
+_SETTINGS = f"{HOME}/.config/vlc/vlcrc"
+_BEFORE = "settings"
+"""Name of the kept file of settings."""
 _SAVE: Steps = [[key("alt", "s")], DONE]
 
 
@@ -71,11 +74,15 @@ def _draft(dice: random.Random, level: int) -> Draft:
         for language, words in _SWITCH.items()
     }
     beside = dice.choice([at for at in _BOXES if at not in chosen])
+    changed = {name: 1 - value for _, name, value in map(_BOXES.__getitem__, chosen)}
     near = {
         "cancelled": [*_toggled(chosen), [key("alt", "c")], DONE],
         "another in place of one": [*_toggled([beside, *chosen[1:]]), *_SAVE],
         "one more": [*_toggled([beside, *chosen]), *_SAVE],
     }
+    shell = [[key("ctrl", "alt", "t"), {"op": "wait", "duration_ms": 1500}]]
+    written = "; ".join(f"echo {name}={value} >> {_SETTINGS}" for name, value in changed.items())
+    near["lines appended to the file"] = [*shell, line(written), DONE]
     if len(chosen) > 1:
         near["one forgotten"] = [*_toggled(chosen[1:]), *_SAVE]
     start = launch("VLC media player", "vlc", "--no-audio")
@@ -83,28 +90,17 @@ def _draft(dice: random.Random, level: int) -> Draft:
     return Draft(
         _WORDINGS,
         {"boxes": said["en"]},
-        [*start, focus],
-        outputs({_look(): "".join(_line(at, at in chosen) for at in _BOXES)}),
+        [keep_file(_SETTINGS, _BEFORE), *start, focus],
+        every(("check_vlc_settings", vm_file(_SETTINGS), Kept(_BEFORE, {"changed": changed}))),
         Ways([*_toggled(chosen), *_SAVE], near),
         translations=_TRANSLATIONS,
         translated={language: {"boxes": said[language]} for language in _TRANSLATIONS},
+        changes=(),
     )
 
 
 def _by_label(at: int) -> str:
     return _BOXES[at][0]
-
-
-def _line(at: int, changed: bool) -> str:
-    _, name, value = _BOXES[at]
-    return f"{name}={1 - value if changed else value}\n"
-
-
-def _look() -> tuple[str, ...]:
-    """Return a command that prints the values; VLC writes unchanged defaults as comments."""
-    pairs = " ".join(_line(at, False).strip() for at in _BOXES)
-    each = f'grep -E "^#?${{pair%=*}}=" {HOME}/.config/vlc/vlcrc | tail -n 1 | tr -d "#"'
-    return ("bash", "-c", f'for pair in {pairs}; do found=$({each}); echo "${{found:-$pair}}"; done')
 
 
 def _toggled(places: Collection[int]) -> Steps:
@@ -116,4 +112,4 @@ def _toggled(places: Collection[int]) -> Steps:
     return steps
 
 
-FAMILY = Family("vlc.setting", 2, _draft, ("vlc",), "full")
+FAMILY = Family("vlc.setting", 4, _draft, ("vlc",), "full")
