@@ -91,6 +91,23 @@ def centred(made: Any) -> None:
         paragraph.alignment = WD_ALIGN_PARAGRAPH.CENTER
 
 
+def of_the_first_section(name: str, size: Any) -> Change:
+    """Gives the first section another length."""
+    return lambda made: setattr(made.sections[0], name, size)
+
+
+def with_a_second_section(made: Any) -> None:
+    """Adds a section whose pages are narrower."""
+    made.add_section().page_width = Pt(200)
+
+
+PAGES = [
+    of_the_first_section("left_margin", Pt(10)),
+    of_the_first_section("page_height", Pt(500)),
+    with_a_second_section,
+]
+
+
 def smaller_style(made: Any) -> None:
     """Makes the text small by its style."""
     made.styles["Normal"].font.size = Pt(4)
@@ -106,11 +123,12 @@ def smaller_style(made: Any) -> None:
         every_run(strike=True),
         centred,
         smaller_style,
+        *PAGES,
         lambda made: setattr(made.paragraphs[1], "style", made.styles["heading 1"]),
     ],
 )
 def test_the_look_of_a_document_is_compared(change: Change) -> None:
-    """Formats, sizes, colours and alignment, by style or directly."""
+    """Formats, sizes, colours and alignment, by style or directly, and pages."""
     assert kept(change) == 0.0
 
 
@@ -145,6 +163,14 @@ def test_single_line_spacing_may_be_stated() -> None:
         made.paragraphs[1].paragraph_format.page_break_before = False
 
     assert kept(act) == 1.0
+
+
+@pytest.mark.parametrize("change", PAGES)
+def test_pages_may_be_what_a_task_changes(change: Change) -> None:
+    """Then nothing else may change; a length that was only rounded is no change."""
+    assert kept(change, ignored=["page"]) == 1.0
+    assert kept(lambda made: (change(made), centred(made)), ignored=["page"]) == 0.0
+    assert kept(of_the_first_section("left_margin", Pt(57))) == 1.0  # of 1,134 twentieths of a point
 
 
 def test_what_a_task_may_change_is_no_harm() -> None:

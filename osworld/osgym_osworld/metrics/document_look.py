@@ -6,6 +6,7 @@ which may also switch a format off.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import groupby
@@ -24,6 +25,7 @@ from osgym_host.tasks.metric_plugin import (
 )
 
 _W = "{http://schemas.openxmlformats.org/wordprocessingml/2006/main}"
+_LENGTH = r"-?[0-9]{1,6}(\.[0-9]{1,6})?"
 _OFF = frozenset({"0", "false", "off", "none"})
 _SWITCHES = {"bold": "b", "italic": "i", "strikethrough": "strike", "hidden": "vanish", "capitals": "caps"}
 _PLAIN: dict[str, Any] = {
@@ -36,6 +38,8 @@ _PLAIN: dict[str, Any] = {
 SMALLEST_HALF_POINTS = 12
 _SINGLE_LINE = "240"
 """Line spacing where nothing states one, in 240ths of a line."""
+TOLERANCE_TWIPS = 15
+"""Difference of a length of the page that counts as none: office suites round lengths when they save."""
 MAX_CHAIN = 20
 """Number of styles that may be based on each other in a row."""
 
@@ -88,17 +92,23 @@ def check_document_kept(
     restyled: list[str] | None = None,
     may_add: bool = False,
 ) -> Score:
-    """The document looks as the expected one did: fonts' formats, sizes and colours, alignment of paragraphs.
+    """The document looks as the expected one did: formats, sizes and colours of fonts, alignment, pages.
 
     It has as many page breaks and tracked changes. A paragraph with the text of one before has its look, any
-    other a look that the document had somewhere. The formats ``ignored`` do not count. Paragraphs with the
-    texts ``restyled``, and with ``may_add`` those with new texts, may look different, but must be readable.
-    Texts are for other metrics.
+    other a look that the document had somewhere. The formats ``ignored`` do not count; ``page`` stands for
+    paper and margins. Paragraphs with the texts ``restyled``, and with ``may_add`` those with new texts, may
+    look different, but must be readable. Texts are for other metrics.
     """
     found, wanted = _marks(as_file(result, "result")), _marks(as_file(expected, "expected"))
     for mark, count in wanted.items():
         if found[mark] != count:
             return differ(f"the number of {mark}", found[mark], count)
+    if "page" not in (ignored or ()):
+        pages, kept = (
+            _pages(as_file(file, role)) for file, role in ((result, "result"), (expected, "expected"))
+        )
+        if any(not _is_like_page(page, kept[0]) for page in pages):
+            return differ("the paper and margins", pages, kept[:1])
     before = [one for one in _paragraphs(as_file(expected, "expected")) if one.text]
     is_sized = all(look["size"] for one in before for _, look in one.runs)
     skipped = frozenset([*(ignored or ()), *([] if is_sized else ["size"])])
@@ -124,6 +134,10 @@ def check_document_kept(
         elif paragraph.line not in lines:
             return differ(f"the line spacing of {text!r}", paragraph.line, sorted(lines))
     return Score(1.0)
+
+
+def _is_like_page(now: dict[str, int], was: dict[str, int]) -> bool:
+    return now.keys() == was.keys() and all(abs(now[name] - was[name]) <= TOLERANCE_TWIPS for name in was)
 
 
 def _is_unreadable(look: Look) -> bool:
@@ -207,6 +221,20 @@ def _marks(file: InputFile) -> dict[str, int]:
     breaks += [one for one in root.iter(f"{_W}pageBreakBefore") if one.get(f"{_W}val", "1") not in _OFF]
     tracked = [one for tag in ("ins", "del", "moveFrom", "moveTo") for one in root.iter(f"{_W}{tag}")]
     return {"tracked changes": len(tracked), "page breaks": len(breaks)}
+
+
+@reader
+def _pages(file: InputFile) -> list[dict[str, int]]:
+    """Return width, height and margins of each section's pages, in twentieths of a point."""
+    found = []
+    for section in file.xml(file.member(file.zip(), "word/document.xml")).iter(f"{_W}sectPr"):
+        lengths: dict[str, int] = {}
+        for tag, names in (("pgSz", ("w", "h")), ("pgMar", ("top", "bottom", "left", "right"))):
+            element = section.find(f"{_W}{tag}")
+            said = {} if element is None else {name: element.get(f"{_W}{name}", "") for name in names}
+            lengths |= {name: int(float(text)) for name, text in said.items() if re.fullmatch(_LENGTH, text)}
+        found.append(lengths)
+    return found or [{}]
 
 
 def _value(element: Element, *names: str, attribute: str = "val") -> str:

@@ -85,7 +85,7 @@ def _draft(dice: random.Random, level: int) -> Draft:
         opened(path, docx_bytes(rows)),
         every(
             wanted_text(path, rows),
-            rest_kept(path),
+            rest_kept(path, ignored=["page"]),
             wanted_parts(
                 path,
                 *(_near(".//w:pgSz", name, value) for name, value in sizes.items()),

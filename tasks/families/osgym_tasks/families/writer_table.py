@@ -14,6 +14,7 @@ from osgym_tasks.writer import (
     docx_bytes,
     opened,
     path_of,
+    rest_kept,
     sentences,
     wanted_parts,
     wanted_text,
@@ -98,6 +99,7 @@ def _draft(dice: random.Random, level: int) -> Draft:
     near = {
         "tabs": [*first, *last.tabs, *SAVE, DONE],
         "below another paragraph": [*first, *above.keys, *SAVE, DONE],
+        "all text bold too": [[key("ctrl", "a"), key("ctrl", "b"), CALM], *first, *last.keys, *SAVE, DONE],
     }
     if first:
         near["one forgotten"] = [*first, *SAVE, DONE]
@@ -111,6 +113,7 @@ def _draft(dice: random.Random, level: int) -> Draft:
         opened(path, docx_bytes(texts)),
         every(
             wanted_text(path, after),
+            rest_kept(path, may_add=True),
             wanted_parts(
                 path,
                 {"path": ".//w:tbl", "count": len(tables)},
@@ -120,6 +123,7 @@ def _draft(dice: random.Random, level: int) -> Draft:
         ),
         Ways([*first, *last.keys, *SAVE, DONE], near),
         shown=("path",),
+        changes=[path],
     )
 
 

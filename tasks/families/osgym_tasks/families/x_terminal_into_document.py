@@ -13,7 +13,17 @@ from osgym_tasks.desk import terminal
 from osgym_tasks.family import Draft, Family, Steps, Ways
 from osgym_tasks.office import UNTIL_IDLE
 from osgym_tasks.pieces import DONE, HOME, every, execute, key, line, switch, upload
-from osgym_tasks.writer import CALM, SAVE, at_paragraph, docx_bytes, opened, path_of, sentences, wanted_text
+from osgym_tasks.writer import (
+    CALM,
+    SAVE,
+    at_paragraph,
+    docx_bytes,
+    opened,
+    path_of,
+    rest_kept,
+    sentences,
+    wanted_text,
+)
 
 _FILES = {1: 2, 2: 4, 3: 7, 4: 12, 5: 20}
 _TEXTS = {1: 3, 2: 5, 3: 8, 4: 12, 5: 18}
@@ -116,7 +126,7 @@ def _draft(dice: random.Random, level: int) -> Draft:
             execute("bash", "-c", UNTIL_IDLE),
             *terminal(),
         ],
-        every(wanted_text(path, after)),
+        every(wanted_text(path, after), rest_kept(path)),
         Ways([*_ways(told), *SAVE, DONE], near),
         changes=(path,),
         shown=("path",),
