@@ -131,7 +131,7 @@ def test_mistakes_of_a_program_to_mend_show_on_hidden_numbers() -> None:
 
 
 def test_the_rest_of_the_home_is_recorded_and_compared() -> None:
-    """For a family that says what its task changes, as the last step and the last check."""
+    """As the last step of the set-up and the last check, apart from what the task changes."""
     instance = made("term.count", 0, 1)
     task = instance.task
     assert task["config"][-1]["type"] == "record_folder"

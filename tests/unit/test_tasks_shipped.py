@@ -32,13 +32,12 @@ def test_task_and_oracle_are_whole(task: ShippedTask) -> None:
     assert task.oracle not in task.wrong.values()
 
 
-def test_every_task_of_files_keeps_the_rest_of_the_home() -> None:
-    """All but one without a way to succeed, and one whose check has two alternatives."""
-    unchecked = {task.name for task in TASKS if "check_folder_kept" not in task.task["evaluator"]["func"]}
-    assert unchecked == {"os/no-photoshop", "chrome/bookmark"}
+def test_every_task_keeps_the_rest_of_the_home() -> None:
+    """Its record is the last step of the set-up, and its check compares the home with it."""
     for task in TASKS:
+        assert "check_folder_kept" in task.task["evaluator"]["func"]
         records = [step for step in task.task["config"] if step["type"] == "record_folder"]
-        assert records == ([] if task.name in unchecked else task.task["config"][-1:])
+        assert records == task.task["config"][-1:]
 
 
 def test_readme_lists_every_task() -> None:

@@ -57,7 +57,7 @@ class Draft:
         config: Set-up steps in OSWorld's format.
         evaluator: Evaluator in OSWorld's format.
         changes: Absolute paths that the task may change, each with all below it. All else in the home must
-            stay as the set-up made it (`osgym_tasks.kept`). None leaves the home unchecked.
+            stay as the set-up made it (`osgym_tasks.kept`).
     """
 
     wordings: Sequence[str]
@@ -65,7 +65,7 @@ class Draft:
     config: list[dict[str, Any]]
     evaluator: dict[str, Any]
     ways: Ways
-    changes: Sequence[str] | None = None
+    changes: Sequence[str]
     shown: Collection[str] = ()
     translations: Mapping[str, Sequence[str]] = field(default_factory=dict)
     translated: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
@@ -211,10 +211,8 @@ class Family:
             chosen_variations,
             lambda name: dice_of(f"{self.name}:{name}", self.version, seed, level),
         )
-        ways = made.ways
-        if made.changes is not None:
-            task = kept.recorded(task, made.changes)
-            ways = replace(ways, spoilt={**ways.spoilt, kept.LOST: kept.LOSE})
+        task = kept.recorded(task, made.changes)
+        ways = replace(made.ways, spoilt={**made.ways.spoilt, kept.LOST: kept.LOSE})
         return Instance(self.name, seed, level, made.content, said, task, ways, chosen_variations)
 
     def named(self, seed: int, level: int) -> Mapping[str, str]:
