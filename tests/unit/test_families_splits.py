@@ -66,7 +66,7 @@ def drawing(choices: int) -> Family:
     def draft(dice: random.Random, level: int) -> Draft:
         word = f"word{dice.randrange(choices * (1 if level == 1 else 10))}"
         ways = FAMILIES["edit.lines"].draft(random.Random(1), 1).ways
-        return Draft(["{word}"] * 6, {"word": word}, [], every(text_check("/x", word)), ways)
+        return Draft(["{word}"] * 6, {"word": word}, [], every(text_check("/x", word)), ways, changes=())
 
     return Family(f"test.of{choices}", 1, draft, ("mousepad",))
 
