@@ -80,7 +80,7 @@ def check_image_properties(result: Argument, expected: Argument) -> Score:
     for name, got in facts.items():
         if name in rules and rules[name] != got:
             return differ(name, got, rules[name])
-    if image.has_transparency_data and image.convert("RGBA").getextrema()[3] != (255, 255):
+    if image.has_transparency_data and image.convert("RGBA").getchannel("A").getextrema() != (255, 255):
         return Score(0.0, "a part of the image is transparent")
     rgb = image.convert("RGB")
     if "grey" in rules and _is_grey(rgb) != rules["grey"]:
