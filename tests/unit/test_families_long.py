@@ -79,3 +79,12 @@ def test_windows_are_found_by_the_order_of_their_use() -> None:
     steps = played(["A", "B", "C"], [("A", first), ("C", third), ("A", first), ("B", second), ("B", second)])
     assert steps == [*first, to_window(2), *third, to_window(1), *first, to_window(2), *second, *second]
     assert [action["keys"] for action in to_window(2) if action["op"] == "key"] == [["tab"]] * 2
+
+
+@every_long_family
+def test_given_cells_of_a_workbook_are_conditions(name: str) -> None:
+    """The metric that compares looks does not see another value in a cell."""
+    evaluator = parse_task(FAMILIES[name].make(0, 1).task).evaluator
+    checks = [(check.func, weight) for check, weight in zip(evaluator.checks, evaluator.weights, strict=True)]
+    books = "libreoffice_calc" in FAMILIES[name].apps
+    assert (("check_xlsx_cells", 0) in checks) == (("check_workbook_kept", 0) in checks) == books

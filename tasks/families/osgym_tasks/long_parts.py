@@ -10,7 +10,7 @@ from typing import Any
 from osgym_tasks import calc, mail, writer
 from osgym_tasks.family import Steps
 from osgym_tasks.goods import TOWNS
-from osgym_tasks.long import Legs, Part
+from osgym_tasks.long import Check, Legs, Part
 from osgym_tasks.office import UNTIL_IDLE
 from osgym_tasks.pieces import execute, key, launch, text_check, upload, vm_file
 from osgym_tasks.services import add_meeting, edit_goods, edit_sections, pay, replied, reply, work_tickets
@@ -90,6 +90,11 @@ def cells_part(path: str, sheet: str, values: Mapping[str, Any], weight: int = 2
 
 def _shown(value: Any) -> str:
     return value if isinstance(value, str) else f"{value:g}"
+
+
+def given_kept(path: str, sheet: str, rows: Sequence[Sequence[Any]], area: str) -> list[Check]:
+    """Return the conditions that a workbook keeps given values, and its looks outside an area (``B2:C9``)."""
+    return [calc.cells(path, {sheet: rows}), calc.rest_kept(path, may_change=[f"{sheet}!{area}"])]
 
 
 def formulas_part(path: str, sheet: str, formulas: Mapping[str, str]) -> Part:

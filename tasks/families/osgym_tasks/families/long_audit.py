@@ -17,6 +17,7 @@ from osgym_tasks.long_parts import (
     bank,
     cells_part,
     formulas_part,
+    given_kept,
     mailbox,
     name_of,
     other_cell,
@@ -149,7 +150,7 @@ def _draft(dice: random.Random, level: int) -> Draft:
         parts,
         wrong,
         {"a reference changed": other_cell(_BOOK, "A2", "R0")},
-        [calc.rest_kept(_BOOK, may_change=[f"Night!B2:{total}"]), money_house.served.check({})],
+        [*given_kept(_BOOK, "Night", grid, f"B2:{total}"), money_house.served.check({})],
     )
     return plan.draft(
         _WORDINGS,

@@ -14,6 +14,7 @@ from osgym_tasks.long_parts import (
     document_opened,
     document_part,
     formulas_part,
+    given_kept,
     mailbox,
     name_of,
     other_cell,
@@ -93,7 +94,7 @@ def _draft(dice: random.Random, level: int) -> Draft:
         parts,
         wrong,
         {"another cell changed": other_cell(_BOOK, "B2", "Nobody")},
-        [calc.rest_kept(_BOOK, may_change=[f"Bills!D2:{total}"])],
+        given_kept(_BOOK, "Bills", rows, f"D2:{total}"),
     )
     lines = ", ".join(f'"{line}"' for line in ends)
     return plan.draft(

@@ -19,6 +19,7 @@ from osgym_tasks.long_parts import (
     Row,
     cells_part,
     formulas_part,
+    given_kept,
     goods_part,
     mailbox,
     name_of,
@@ -103,7 +104,7 @@ def _draft(dice: random.Random, level: int) -> Draft:
         parts,
         wrong,
         {"a counted number changed": other_cell(_BOOK, "C2", "1000")},
-        [calc.rest_kept(_BOOK, may_change=[f"Counts!D2:E{last}"])],
+        given_kept(_BOOK, "Counts", table, f"D2:E{last}"),
     )
     return plan.draft(
         _WORDINGS,

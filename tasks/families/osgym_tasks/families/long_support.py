@@ -17,6 +17,7 @@ from osgym_tasks.long_parts import (
     Row,
     Wiki,
     cells_part,
+    given_kept,
     name_of,
     note_opened,
     note_part,
@@ -135,7 +136,7 @@ def _draft(dice: random.Random, level: int) -> Draft:
         parts,
         wrong,
         {"a ticket's number changed": other_cell(_BOOK, "A2", "1")},
-        [guide.served.check({}), calc.rest_kept(_BOOK, may_change=[f"Tickets!B2:C{len(grid)}"])],
+        [guide.served.check({}), *given_kept(_BOOK, "Tickets", grid, f"B2:C{len(grid)}")],
     )
     return plan.draft(
         _WORDINGS,
