@@ -49,7 +49,7 @@ def test_the_content_of_a_task_is_not_its_wording() -> None:
 
 @pytest.mark.parametrize("name", FAMILIES)
 def test_counts_of_each_family_are_stored(name: str) -> None:
-    """`osgym task family count --out tasks/families/osgym_tasks/distinct.json` counts after a change."""
+    """`osgym task family count --out tasks/families/osgym_tasks/distinct.jsonl` counts after a change."""
     family = FAMILIES[name]
     assert is_stored(family), "the version has no stored counts: `osgym task family count` makes them"
     for level, counted in zip(LEVELS, levels_counted(family), strict=True):
@@ -97,8 +97,9 @@ def test_a_family_without_stored_counts_is_counted(monkeypatch: pytest.MonkeyPat
     assert levels_of(family, "test") == (2, 3, 4, 5)
     assert {split_of(family.make(seed, 1)) for seed in range(200)} == {Split.TRAIN}
     assert Counter(split_of(family.make(seed, 2)) for seed in range(2000))[Split.TEST] > 60
-    rows = json.loads(stored_text({family.name: count(family)}))
-    assert list(rows) == list(FAMILIES) and rows[family.name][0] == family.version
+    rows = [json.loads(line) for line in stored_text({family.name: count(family)}).splitlines()]
+    assert [name for name, *_ in rows] == list(FAMILIES)
+    assert [version for name, version, _ in rows if name == family.name] == [family.version]
     assert f"| `{family.name}` | (14) | " in card_markdown()
 
 
@@ -137,9 +138,9 @@ def test_levels_with_three_splits_have_tasks_of_each() -> None:
 
 def test_counts_are_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Those of named families anew, the others as they are stored."""
-    path = tmp_path / "distinct.json"
+    path = tmp_path / "distinct.jsonl"
     done = CliRunner().invoke(commands, ["count", "vlc.setting", "--out", str(path)])
     assert done.exit_code == 0, done.output
-    stored = Path("tasks/families/osgym_tasks/distinct.json").read_text()
+    stored = Path("tasks/families/osgym_tasks/distinct.jsonl").read_text()
     assert path.read_text() == stored, "counts of the same version are the same"
     assert CliRunner().invoke(commands, ["count", "--all", "vlc.setting"]).exit_code == 2

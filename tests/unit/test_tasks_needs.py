@@ -56,6 +56,7 @@ def test_what_is_missing_is_told_as_at_a_reset() -> None:
         (task(step("googledrive", settings_file="x")), Verdict.ACCOUNT, "(needs a Google account)"),
         (task(step("launch", command=["code", "/home/user/a"])), Verdict.PROGRAM, "code (not in Debian;"),
         (task(step("launch", command="A=1 sudo gimp x.png", shell=True)), Verdict.PROGRAM, "program gimp"),
+        (task(step("execute", command=["sudo", "-n", "gimp", "-n"])), Verdict.PROGRAM, "program gimp"),
         (
             task(step("execute", command="export A='x y'\ngnome-terminal --maximize", shell=True)),
             Verdict.PROGRAM,

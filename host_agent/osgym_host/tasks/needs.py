@@ -7,6 +7,7 @@ run shows (a site that is down, a policy that goes elsewhere) cannot be told.
 from __future__ import annotations
 
 import ipaddress
+import itertools
 import json
 import re
 import shlex
@@ -180,7 +181,9 @@ def _started(command: str | list[str]) -> Iterator[str]:
             words = shlex.split(text.strip(), comments=False)
         except ValueError:
             words = text.split()
-    words = [word for word in words if word != "sudo"]
+    if "sudo" in words:  # its own options, none of which here has a value, and what it starts
+        at = words.index("sudo")
+        words = words[:at] + list(itertools.dropwhile(lambda word: word.startswith("-"), words[at + 1 :]))
     if words[:1] == ["export"]:  # what follows on the next line is what is started
         words = words[1:]
     while words and _ASSIGNMENT.match(words[0]):

@@ -12,7 +12,7 @@ from osgym_tasks.contents import QUICK, LevelCount, Split, content_of, count, in
 from osgym_tasks.family import LEVELS, Family, Instance
 from osgym_tasks.registry import FAMILIES
 
-STORED = "distinct.json"
+STORED = "distinct.jsonl"
 """File beside this module with the counts of each family; `osgym task family count` writes it."""
 
 
@@ -49,8 +49,8 @@ def stored_text(counted: Mapping[str, tuple[LevelCount, ...]]) -> str:
     lines = []
     for name, family in FAMILIES.items():
         version, levels = (family.version, counted[name]) if name in counted else _stored()[name]
-        lines.append(f"{json.dumps(name)}: {json.dumps([version, [asdict(level) for level in levels]])}")
-    return "{\n" + ",\n".join(lines) + "\n}\n"
+        lines.append(json.dumps([name, version, [asdict(level) for level in levels]]) + "\n")
+    return "".join(lines)
 
 
 @cache
@@ -71,5 +71,5 @@ def _stored() -> dict[str, tuple[int, tuple[LevelCount, ...]]]:
     text = resources.files(__package__).joinpath(STORED).read_text(encoding="utf-8")
     return {
         name: (version, tuple(LevelCount(**{**level, "few": tuple(level["few"])}) for level in levels))
-        for name, (version, levels) in json.loads(text).items()
+        for name, version, levels in map(json.loads, text.splitlines())
     }

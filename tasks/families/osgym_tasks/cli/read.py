@@ -127,7 +127,7 @@ def count_(families: Sequence[str], every: bool, out: Path | None) -> None:
 
     \b
     Examples:
-      osgym task family count --out tasks/families/osgym_tasks/distinct.json
+      osgym task family count --out tasks/families/osgym_tasks/distinct.jsonl
     """
     stale = [name for name, family in FAMILIES.items() if not is_stored(family)]
     chosen = named_families(families, every) if families or every else []
