@@ -8,14 +8,15 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from osgym_certify.ends.base import End, GoldenFile, Must, Write
+from osgym_certify.ends.base import End, GoldenFile, Must, Remove, Write
 from osgym_certify.ends.content import contents
 from osgym_certify.ends.files import file_ends
-from osgym_certify.home import STATE_FILES, Listing, visible
+from osgym_certify.home import HOME, STATE_FILES, Listing, is_hidden, visible
 
 MAX_KEPT = 16
 MAX_KEPT_BYTES = 64 << 10
 MAX_PROBES = 8
+SETTINGS = f"{HOME}/.config"
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,6 +29,7 @@ class GoldenEnd:
         folders: Folders that the oracle made.
         removed: Contents of the files that the oracle removed, after the set-up, by path.
         kept: Contents of other small files of the home, which the task leaves as they are, by path.
+        losses: Other paths of the home that must not be lost, by the name of the end state that loses them.
     """
 
     files: tuple[GoldenFile, ...]
@@ -35,6 +37,7 @@ class GoldenEnd:
     folders: tuple[str, ...] = ()
     removed: Mapping[str, bytes] = field(default_factory=dict)
     kept: Mapping[str, bytes] = field(default_factory=dict)
+    losses: Mapping[str, str] = field(default_factory=dict)
 
 
 def ends_of(golden: GoldenEnd, dice: random.Random, most: int) -> list[End]:
@@ -50,7 +53,30 @@ def ends_of(golden: GoldenEnd, dice: random.Random, most: int) -> list[End]:
             edit = Write(file.path, content.data)
             found.append(End(content.name, file.path, content.must, (edit,)))
     found += file_ends(golden.files, golden.folders, golden.removed, golden.kept, golden.modes, dice)
+    found += [End(name, path, Must.EARN_NOTHING, (Remove(path),)) for name, path in golden.losses.items()]
     return _limited(found, dice, most)
+
+
+def losses(golden: Listing, files: Sequence[str]) -> dict[str, str]:
+    """Return paths that no task asks to remove, by the name of the end state that removes them.
+
+    Args:
+        files: Paths of the golden files, which lie below none of them.
+    """
+    used = {folder for path in (*golden, *files) for folder in _folders_above(path)}
+    asked = {folder for path in files for folder in _folders_above(path)}
+    inside = [path for path in sorted(golden) if path.rpartition("/")[0] == HOME and path not in files]
+    found = {
+        "hidden file: removed": [p for p in inside if is_hidden(p) and golden[p].kind == "file"],
+        "empty folder: removed": [p for p in visible(inside) if golden[p].kind == "folder" and p not in used],
+        "settings of all programs: removed": [p for p in inside if p == SETTINGS and p not in asked],
+    }
+    return {name: paths[0] for name, paths in found.items() if paths}
+
+
+def _folders_above(path: str) -> list[str]:
+    parts = path.split("/")
+    return ["/".join(parts[:end]) for end in range(2, len(parts))]
 
 
 def kept_paths(before: Listing, golden: Listing) -> list[str]:

@@ -14,7 +14,7 @@ from osgym_certify.certificate import Certificate, Gui, Kind, Trial
 from osgym_certify.desk import Desk, DeskError
 from osgym_certify.ends.base import MAX_FILE_BYTES, Edit, End, GoldenFile, Must, Remove, Write
 from osgym_certify.home import Listing, changes, is_hidden, visible
-from osgym_certify.plan import GoldenEnd, ends_of, kept_paths, worth_a_probe
+from osgym_certify.plan import GoldenEnd, ends_of, kept_paths, losses, worth_a_probe
 from osgym_certify.sense import findings
 from osgym_certify.subject import Subject
 from osgym_host.tasks.shipped import Step, Steps
@@ -240,6 +240,7 @@ class Certification:
             folders=tuple(visible(found.folders)),
             removed={path: old[path] for path in found.removed if path in about and path in old},
             kept=kept,
+            losses=losses(desk.golden, [*about, *found.folders]),
         )
 
     async def _try_shell(self, golden: GoldenEnd) -> None:

@@ -24,7 +24,7 @@ from osgym_certify.desk import DeskError, command_of, read_files
 from osgym_certify.ends.base import Chmod, Copy, Edit, End, GoldenFile, Move, Must, Remove, Write
 from osgym_certify.home import LIST_PROGRAM, Entry, changes, is_hidden, read_listing, topmost_new
 from osgym_certify.page import certificates_page
-from osgym_certify.plan import GoldenEnd, _limited, ends_of, kept_paths, worth_a_probe
+from osgym_certify.plan import GoldenEnd, _limited, ends_of, kept_paths, losses, worth_a_probe
 from osgym_certify.record import append, done_digests, read_record
 from osgym_certify.sense import Code, Finding, Severity
 from osgym_certify.signing import KeyFileError, is_signed, private_key, public_key, signed
@@ -261,6 +261,20 @@ def test_files_beside_the_task_are_spread_over_folders() -> None:
     found = kept_paths(home, home | {"/home/user/a/00": _file("9")})
     assert "/home/user/b/x" in found
     assert not {"/home/user/a/00", "/home/user/.config/y", "/home/user/big"} & set(found)
+
+
+def test_what_no_task_asks_to_remove_is_lost_once_of_each_kind() -> None:
+    """A hidden file, an empty folder, the settings of all programs; never a folder of a golden file."""
+    folder = Entry("folder", 0o755, 0, "")
+    home = {f"/home/user/{name}": folder for name in ("Documents", "Music", ".config")}
+    home |= {f"/home/user/{name}": _file("1") for name in (".profile", "Documents/a", ".config/b", "c")}
+    assert losses(home, ["/home/user/Documents/a"]) == {
+        "hidden file: removed": "/home/user/.profile",
+        "empty folder: removed": "/home/user/Music",
+        "settings of all programs: removed": "/home/user/.config",
+    }
+    assert "settings of all programs: removed" not in losses(home, ["/home/user/.config/b"])
+    assert "empty folder: removed" not in losses(home, ["/home/user/Music/new"])
 
 
 def test_state_of_programs_is_probed_if_the_check_may_read_it() -> None:
