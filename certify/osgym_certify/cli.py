@@ -51,6 +51,15 @@ An end that is right although it differs from the golden one is declared in the 
 Exit codes: 0 all tasks are certified - 1 the infrastructure failed, and the same command tries again -
 2 wrong usage - 3 a task is faulty or unproven - 130 Ctrl-C.
 """
+RECORD_EPILOG = """
+\b
+Examples:
+  osgym task certificates out/certify/certificates.jsonl
+  osgym task certificates out/certify/certificates.jsonl --public-key public.pem --page certificates.html
+
+\b
+Exit codes: 0 all tasks are certified - 2 wrong usage - 3 a task is not, or a signature is wrong.
+"""
 TRIED = option_group("End states")
 GENERATED = option_group("Generated tasks")
 
@@ -166,7 +175,7 @@ def certify(
     sys.exit(_exit_code(made, bool(wrong)))
 
 
-@click.command()
+@click.command(epilog=RECORD_EPILOG)
 @click.argument("record", type=click.Path(path_type=Path, exists=True, dir_okay=False))
 @click.option(
     "--public-key",
@@ -176,10 +185,7 @@ def certify(
 )
 @click.option("--page", type=click.Path(path_type=Path, dir_okay=False), help="File for the page.")
 def certificates(record: Path, public_key_file: Path | None, page: Path | None) -> None:
-    """Show a record of certificates, and check its signatures.
-
-    Exit codes: 0 all tasks are certified - 2 wrong usage - 3 a task is not, or a signature is wrong.
-    """
+    """Show a record of certificates, and check its signatures."""
     found = read_record(record)
     unsigned: list[Certificate] = []
     if public_key_file is not None:

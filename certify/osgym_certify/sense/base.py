@@ -100,7 +100,7 @@ class RawCheck:
     @property
     def keeps(self) -> bool:
         """Return whether the metric only compares the end with the state after the set-up."""
-        return self.expected.get("type") == "cache_file"
+        return self.expected.get("type") == "cache_file" and not self.options.get("changed")
 
     @property
     def command(self) -> str:
