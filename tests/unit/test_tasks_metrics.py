@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import io
 import json
 import os
@@ -330,6 +331,15 @@ def test_images(file: File) -> None:
     )
     near = {"pixels": [{"at": [0, 0], "rgb": [12, 20, 30], "tolerance": 1}]}
     assert score("check_image_properties", file(buffer.getvalue()), near) == 0
+    whole = base64.b64encode(buffer.getvalue()).decode()
+    for colour, tolerance, right in (((10, 20, 30), 0, 1), ((10, 20, 31), 0, 0), ((10, 20, 31), 1, 1)):
+        other = image.copy()
+        other.putpixel((3, 1), colour)
+        other.save(changed := io.BytesIO(), "PNG")
+        rule = {"picture": {"png_base64": whole, "tolerance": tolerance}}
+        assert score("check_image_properties", file(changed.getvalue()), rule) == right
+    with pytest.raises(Unreadable, match="no PNG"):
+        score("check_image_properties", file(buffer.getvalue()), {"picture": {"png_base64": "eA=="}})
     for alpha, right in ((255, 1), (254, 0)):
         Image.new("RGBA", (4, 3), (10, 20, 30, alpha)).save(shown := io.BytesIO(), "PNG")
         assert score("check_image_properties", file(shown.getvalue()), {"size": [4, 3]}) == right

@@ -49,13 +49,14 @@ def test_what_vlc_saves_is_right() -> None:
     assert (
         score(SAVED.replace("#qt-system-tray=1", "qt-system-tray=0"), {**CHANGED, "qt-system-tray": 0}) == 1.0
     )
-    assert score(SAVED, {**CHANGED, "qt-system-tray": 1}) == 1.0
+    assert score(SAVED, {**CHANGED, "one-instance": 0}) == 1.0
 
 
 @pytest.mark.parametrize(
     ("old", "new"),
     [
         ("from-file=0", "from-file=1"),
+        ("one-instance-when-started-from-file=0", "#one-instance-when-started-from-file=0"),
         ("#one-instance=0", "one-instance=1"),
         ("#qt-system-tray=1", "qt-system-tray=0"),
         ("#http-port=8080", "#http-port=9090"),

@@ -212,6 +212,9 @@ def test_what_a_task_may_change_is_no_harm() -> None:
     free = ["Data!F2"]
     assert check_workbook_kept(result(b=True, sz=12), before, may_change=free).score == 1.0
     assert check_workbook_kept(result(b=True, sz=12), before).score == 0.0
+    filled = given(book(lambda made: made["Data"].cell(40, 9, "stray")))
+    assert check_workbook_kept(filled, before).score == 0.0
+    assert check_workbook_kept(filled, before, may_change=["Data!I40"]).score == 1.0
     assert check_workbook_kept(result(sz=4), before, may_change=free).score == 0.0
     assert check_workbook_kept(result(sz=11, color="FFFFFF"), before, may_change=free).score == 0.0
     formatted = given(book(styles(number_format="0.00%")))

@@ -187,11 +187,15 @@ class Document:
             ("".join(text for text, _ in same), look) for look, same in groupby(runs, key=lambda run: run[1])
         ]
         return (
-            self.style_name(paragraph),
+            "" if self.style_name(paragraph) in _USUAL_STYLES else self.style_name(paragraph),
             "" if alignment in {"left", "start"} else alignment,
             self.is_list_item(paragraph),
             tuple(looks),
         )
+
+
+_USUAL_STYLES = frozenset({"normal", "standard", "default"})
+"""Names of the style that a paragraph without one has, in lower case."""
 
 
 def _look(properties: Element | None) -> tuple[object, ...]:

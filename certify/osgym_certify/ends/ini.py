@@ -204,6 +204,15 @@ def _changes_put_back(settings: Settings, dice: random.Random) -> Iterator[Lines
     ]
     if len(changed) < 2:  # the only change put back is the file before
         return
+    # VLC writes what has its default as a comment, and moves entries to other sections: no change for it.
+    said = {body.strip().lstrip("#;").strip() for body in settings.lines.bodies}
+    had = {f"{one.key}={one.value}" for one in before.values()}
+    wanted = [
+        key
+        for key in wanted
+        if (key in settings.entries or f"{before[key].key}={before[key].value}" not in said)
+        and (key in before or f"{settings.entries[key].key}={settings.entries[key].value}" not in had)
+    ]
     for key in few(wanted, dice, _MAX_PUT_BACK):
         old, new = before.get(key), settings.entries.get(key)
         if new is None and old is not None:

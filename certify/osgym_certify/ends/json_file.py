@@ -156,6 +156,8 @@ def _layout_of(text: str, value: Any) -> Layout:
 
 
 def _is_kept_by_program(file: str, value: Any, path: Path) -> bool:
+    if file.endswith("/Bookmarks") and path[:1] == ("roots",) and "children" not in path:
+        return True  # names and kinds of the browser's own folders
     found = get(value, path)
     content = found if isinstance(found, str | int | float) else ""
     return any(is_bookkeeping(file, key, content) for key in ("", *path) if isinstance(key, str))

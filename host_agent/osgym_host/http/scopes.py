@@ -53,6 +53,7 @@ _RUN = (
     "POST /v1/episodes/{episode_id}/observe",
     "POST /v1/episodes/{episode_id}/record/end",
     "POST /v1/episodes/{episode_id}/record/start",
+    "POST /v1/episodes/{episode_id}/score",
     "POST /v1/episodes/{episode_id}/step",
     "POST /v1/episodes/{episode_id}/tunnel",
     "POST /v1/episodes/{episode_id}/windows",

@@ -120,6 +120,8 @@ def check_document_kept(
         text = paragraph.text[:60]
         if not text:
             continue
+        if not is_sized and any(_is_unreadable(look) for _, look in paragraph.runs):
+            return Score(0.0, f"{text!r} cannot be read")
         if paragraph.text in (restyled or ()) or (may_add and not same):
             if any(_is_unreadable(look) for _, look in paragraph.runs):
                 return Score(0.0, f"{text!r} cannot be read")

@@ -1,15 +1,18 @@
-"""Metrics over images: size, mode, format, the colour of single pixels."""
+"""Metrics over images: size, mode, format, the colours of pixels."""
 
 from __future__ import annotations
 
+import base64
 import io
 import warnings
-from typing import TYPE_CHECKING
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
 
 from osgym_host.tasks.metric_plugin import (
     Argument,
     InputFile,
     Score,
+    Unreadable,
     as_file,
     differ,
     metric,
@@ -71,9 +74,10 @@ def has_alpha(image: Image.Image) -> bool:
 
 @metric()
 def check_image_properties(result: Argument, expected: Argument) -> Score:
-    """``size`` [w, h], ``mode``, ``format``, ``pixels`` [{at, rgb, tolerance=0}], ``grey`` true.
+    """``size`` [w, h], ``mode``, ``format``, ``pixels`` [{at, rgb, tolerance=0}], ``grey`` true, ``picture``.
 
-    An image of which a part is transparent is wrong.
+    ``picture`` {png_base64, tolerance=0} compares every pixel. An image of which a part is transparent is
+    wrong.
     """
     rules, image = rules_of(expected), open_image(as_file(result, "result"))
     facts = {"size": list(image.size), "mode": image.mode, "format": image.format}
@@ -93,6 +97,25 @@ def check_image_properties(result: Argument, expected: Argument) -> Score:
         assert isinstance(colour, tuple)
         if any(abs(a - b) > pixel.get("tolerance", 0) for a, b in zip(colour, pixel["rgb"], strict=True)):
             return differ(f"the pixel at {x}, {y}", list(colour), pixel["rgb"])
+    return _compare_with(rgb, rules["picture"]) if "picture" in rules else Score(1.0)
+
+
+def _compare_with(image: Image.Image, rule: Mapping[str, Any]) -> Score:
+    """Compare every pixel of an image in RGB with those of the picture in a rule."""
+    from PIL import Image, ImageChops
+
+    try:
+        data = base64.b64decode(rule["png_base64"], validate=True)
+        with Image.open(io.BytesIO(data), formats=["PNG"]) as opened:
+            wanted = opened.convert("RGB")
+    except (KeyError, ValueError, TypeError, OSError) as error:
+        raise Unreadable("expected", f"the picture in the rule is no PNG in base64: {error}") from error
+    if image.size != wanted.size:
+        return differ("size", list(image.size), list(wanted.size))
+    channels = ImageChops.difference(image, wanted).split()
+    most = max(high for channel in channels for _, high in [channel.getextrema()])
+    if most > rule.get("tolerance", 0):
+        return Score(0.0, f"a pixel differs by {most}")
     return Score(1.0)
 
 

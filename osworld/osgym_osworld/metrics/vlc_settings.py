@@ -32,6 +32,10 @@ def check_vlc_settings(result: Argument, expected: Argument, changed: dict[str, 
     missing = sorted(set(wanted) - set(known))
     if missing:
         return Score(0.0, f"the file has no setting {missing[0]}")
+    # What nothing has set had its default, so another value of it is no default and no comment.
+    silent = sorted(set(wanted) - set(after) - set(before))
+    if silent:
+        return Score(0.0, f"{silent[0]} stands in a comment only")
     others = sorted(set(after) - set(before) - set(wanted))
     return Score(0.0, f"{others[0]} was set to {after[others[0]]!r}") if others else Score(1.0)
 

@@ -1,6 +1,7 @@
 """Metric over what a task leaves alone in an xlsx file: the look of cells, and what is in it besides values.
 
-The workbook is compared with the one that the set-up kept (`keep_file`). Values are for other metrics. What
+The workbook is compared with the one that the set-up kept (`keep_file`). Values of cells that had one are
+for other metrics. What
 another office suite changes by saving does not count: heights and widths, unless they hide something, and
 colours of a theme other than its black and white.
 """
@@ -45,9 +46,10 @@ def check_workbook_kept(
 ) -> Score:
     """The workbook looks as the expected one did: sheets, fonts, fills, borders, alignment, number formats.
 
-    Cells of the areas ``may_change`` (``Data!H2:H9``) may look different, but must be readable. Number
-    formats of cells in ``may_format`` are not compared. ``renamed`` maps names of sheets to new ones;
-    ``hidden`` has the new names of sheets that the task hides. With ``may_freeze`` frozen rows do not count.
+    Empty cells stayed empty. Cells of the areas ``may_change`` (``Data!H2:H9``) may look different and be
+    filled, but must be readable. Number formats of cells in ``may_format`` are not compared. ``renamed`` maps
+    names of sheets to new ones; ``hidden`` has the new names of sheets that the task hides. With
+    ``may_freeze`` frozen rows do not count.
     """
     after, before = _open(as_file(result, "result")), _open(as_file(expected, "expected"))
     names = renamed or {}
@@ -145,6 +147,8 @@ def _cells(new: Any, old: Any, free: list[Area], formatted: list[Area]) -> str:
                 if cell.value is not None and (problem := _unreadable(cell)):
                     return f"{cell.coordinate} {problem}"
                 continue
+            if before.value is None and cell.value is not None:
+                return f"{cell.coordinate} was empty, and has {str(cell.value)[:60]!r}"
             found, kept = _look(cell), _look(before)
             if _is_in(new.title, row, column, formatted):
                 found["number format"] = kept["number format"]

@@ -75,4 +75,4 @@ def _linear(value: float) -> float:
     return value / 12.92 if value <= 0.04045 else ((value + 0.055) / 1.055) ** 2.4
 
 
-FAMILY = Family("gimp.mode", 4, _draft, ("gimp",), "full")
+FAMILY = Family("gimp.mode", 5, _draft, ("gimp",), "full")

@@ -51,4 +51,4 @@ def _draft(dice: random.Random, level: int) -> Draft:
     return edits_draft(dice, _WORDINGS, edits)
 
 
-FAMILY = Family("gimp.rotate", 4, _draft, ("gimp",), "full")
+FAMILY = Family("gimp.rotate", 5, _draft, ("gimp",), "full")

@@ -47,7 +47,15 @@ def _draft(dice: random.Random, level: int) -> Draft:
             if new[1] * 4 == new[0] * 3:
                 wrong = _scale(new[1], new[0])
         edits.append(
-            Edit(said, keys, wrong, before, before.resize(new, Image.Resampling.BICUBIC), tolerance=6)
+            Edit(
+                said,
+                keys,
+                wrong,
+                before,
+                before.resize(new, Image.Resampling.BICUBIC),
+                tolerance=6,
+                whole=False,
+            )
         )
     return edits_draft(dice, _WORDINGS, edits)
 

@@ -151,4 +151,4 @@ def _picture(dice: random.Random, shapes: Shapes) -> Image.Image:
     return image
 
 
-FAMILY = Family("photo.odd_one", 4, _draft, ("ristretto",))
+FAMILY = Family("photo.odd_one", 5, _draft, ("ristretto",))
