@@ -31,6 +31,7 @@ qt-privacy-ask=0
 # Use only one instance when started from file manager (boolean)
 one-instance-when-started-from-file=0
 """
+LOST = ["qt-updates-notif"]
 CHANGED = {"one-instance-when-started-from-file": 0}
 
 
@@ -40,7 +41,7 @@ def score(after: str, changed: dict[str, int] | None = None) -> float:
         InputFile(-1, "vlcrc", role, text.encode())
         for role, text in (("result", after), ("expected", BEFORE))
     )
-    return check_vlc_settings(*files, changed=CHANGED if changed is None else changed).score
+    return check_vlc_settings(*files, changed=CHANGED if changed is None else changed, lost=LOST).score
 
 
 def test_what_vlc_saves_is_right() -> None:
@@ -60,6 +61,7 @@ def test_what_vlc_saves_is_right() -> None:
         ("#one-instance=0", "one-instance=1"),
         ("#qt-system-tray=1", "qt-system-tray=0"),
         ("#http-port=8080", "#http-port=9090"),
+        ("#http-port=8080", ""),
         ("qt-privacy-ask=0", "#qt-privacy-ask=1"),
         ("# Ask for network policy at start (boolean)\n", ""),
     ],

@@ -12,11 +12,17 @@ _EXPLAINED = re.compile(r"# .* \((?:boolean|integer|float|string)\b[^)]*\)")
 
 
 @metric()
-def check_vlc_settings(result: Argument, expected: Argument, changed: dict[str, Any] | None = None) -> Score:
+def check_vlc_settings(
+    result: Argument,
+    expected: Argument,
+    changed: dict[str, Any] | None = None,
+    lost: list[str] | None = None,
+) -> Score:
     """VLC saved its settings with the values ``changed``; all others are those of the expected file.
 
     VLC's file has a comment above each setting, and writes a setting that has its default as a comment, too.
-    A file with lines that VLC did not write, such as appended ones, is wrong.
+    A file with lines that VLC did not write, such as appended ones, is wrong, as is one that lacks a setting
+    of before; ``lost`` has those that this VLC does not know, and so does not save.
     """
     wanted = {name: str(value) for name, value in (changed or {}).items()}
     before, _ = _settings(as_file(expected, "expected"))
@@ -29,7 +35,7 @@ def check_vlc_settings(result: Argument, expected: Argument, changed: dict[str, 
     for name, value in {**before, **wanted}.items():
         if name in known and known[name] != value:
             return differ(name, known[name], value)
-    missing = sorted(set(wanted) - set(known))
+    missing = sorted({*wanted, *before} - {*known, *(lost or ())})
     if missing:
         return Score(0.0, f"the file has no setting {missing[0]}")
     # What nothing has set had its default, so another value of it is no default and no comment.

@@ -60,6 +60,8 @@ _SWITCH = {
 }
 """Words for a box that is switched on and one that is switched off, by language."""
 _SETTINGS = f"{HOME}/.config/vlc/vlcrc"
+_LOST = ["qt-updates-notif"]
+"""Settings of the image that its VLC does not know, and so does not save."""
 _BEFORE = "settings"
 """Name of the kept file of settings."""
 _SAVE: Steps = [[key("alt", "s")], DONE]
@@ -91,7 +93,7 @@ def _draft(dice: random.Random, level: int) -> Draft:
         _WORDINGS,
         {"boxes": said["en"]},
         [keep_file(_SETTINGS, _BEFORE), *start, focus],
-        every(("check_vlc_settings", vm_file(_SETTINGS), Kept(_BEFORE, {"changed": changed}))),
+        every(("check_vlc_settings", vm_file(_SETTINGS), Kept(_BEFORE, {"changed": changed, "lost": _LOST}))),
         Ways([*_toggled(chosen), *_SAVE], near),
         translations=_TRANSLATIONS,
         translated={language: {"boxes": said[language]} for language in _TRANSLATIONS},
@@ -112,4 +114,4 @@ def _toggled(places: Collection[int]) -> Steps:
     return steps
 
 
-FAMILY = Family("vlc.setting", 4, _draft, ("vlc",), "full")
+FAMILY = Family("vlc.setting", 5, _draft, ("vlc",), "full")
