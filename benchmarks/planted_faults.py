@@ -102,7 +102,7 @@ def wrong_value_expected(task: Task) -> None:
     rules = task["evaluator"]["expected"][0]["rules"]
     name = "lines" if "lines" in rules else "expected"
     value = rules[name]
-    rules[name] = [*value[:-1], value[-1] + "x"] if isinstance(value, list) else value.replace("a", "x", 1)
+    rules[name] = [*value[:-1], value[-1] + "x"] if isinstance(value, list) else f"{value}x"
 
 
 def chance_decides(task: Task) -> None:
