@@ -26,8 +26,8 @@ other_files() { # folder, files to leave out; prints the other files of tests in
   find "$1" -name 'test_*.py' | sort | grep -vxFf <(printf '%s\n' "${@:2}") | tr '\n' ' '
 }
 
-# Unit tests of fleets, parsers and big samples take half of the time of all: they belong to the rest.
-slow_units=(tests/unit/test_{infra_*,fleet_*,families*,data_hostile,tasks_image_text,bench_*}.py)
+# Unit tests of certificates, fleets, parsers and big samples take half of the time of all: they belong to the rest.
+slow_units=(tests/unit/test_{certify_*,infra_*,fleet_*,families*,data_hostile,tasks_image_text,bench_*}.py)
 declare -A groups=([unit]="tests/unit ${slow_units[*]/#/--ignore=}")
 # The first steps of everybody: the API, the SDK, desktops, tasks and their scores, the dashboard.
 core_api=(tests/contract/test_api_{drain,episodes,evaluation,forks,looking,osgym_client,policy_losses,reach,requests}.py)

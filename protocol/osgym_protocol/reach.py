@@ -64,7 +64,8 @@ class ScoreRequest(Request):
     request_id: Id
     lease: Id
     prepare: bool = True
-    """Whether the evaluator's ``postconfig`` runs before the check. It changes the desktop."""
+    """Whether the check waits until the desktop is at rest, and runs the evaluator's ``postconfig``, which
+    changes the desktop, before it looks."""
 
 
 @dataclass(frozen=True, slots=True)

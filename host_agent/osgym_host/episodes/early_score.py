@@ -20,7 +20,7 @@ async def early_score(
     The check continues if its client disconnects.
 
     Args:
-        prepare: Whether the steps of the evaluator's `postconfig` run before the checks.
+        prepare: See `osgym_host.tasks.evaluate.evaluate`.
 
     Raises:
         ServiceError: The episode has no task or is scored, or its replica is lost.

@@ -73,7 +73,7 @@ async def evaluate_episode(
     """Score the episode as it stands after its last step.
 
     Args:
-        prepare: Whether the steps of `postconfig` run before the checks.
+        prepare: See `osgym_host.tasks.evaluate.evaluate`.
         folder: Folder for the check's files; the episode's by default.
 
     Raises:

@@ -96,7 +96,8 @@ async def evaluate(
         deadline: time by ``asyncio.get_running_loop().time()``; a `CheckDeadline` is put off while a metric
             waits for its turn.
         freeze_disk: gives the replica's disk, from which its files are read then.
-        prepare: whether the steps of `postconfig` run before the checks.
+        prepare: whether the check waits until the desktop is at rest, and runs the steps of `postconfig`,
+            before it looks.
 
     Raises:
         TaskError: with ``error_class`` ``task`` or ``infra``; there is no reward then.
@@ -104,7 +105,7 @@ async def evaluate(
     """
     gave_up = last_action == LastAction.FAIL
     run = TaskRun(guest, ctx, task.safe_id, deadline, of_check=True)
-    if not (gave_up or task.evaluator.infeasible):
+    if prepare and not (gave_up or task.evaluator.infeasible):
         await _wait_for_quiet(run)
     replica_time = ReplicaTime(run.deadline - asyncio.get_running_loop().time())
     prepared = ""

@@ -332,7 +332,8 @@ class AsyncEpisode(EpisodeInfo):
         """Score the desktop as it is; the episode goes on. It is no reward, and none for a policy to see.
 
         Args:
-            prepare: whether the evaluator's ``postconfig``, which changes the desktop, runs before the check.
+            prepare: whether the check waits for the screen to rest and runs the evaluator's ``postconfig``,
+                which changes the desktop, before it looks.
             timeout_s: deadline of the whole call; ``Timeouts.evaluate_s`` by default.
         """
         return await self._desktop.score(prepare, timeout_s or self._scheduler.config.timeouts.evaluate_s)
