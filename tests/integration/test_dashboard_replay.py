@@ -101,7 +101,7 @@ async def test_an_episode_is_scrubbed_compared_and_downloaded(
     assert "frame not final" in await page.run("document.querySelectorAll('.steps li')[2].innerText")
     await page.key("End")
     await page.until("location.hash.endsWith('step=end')")
-    await page.until(f"{told}.includes('Reward 1') && {told}.includes('check_document_text')")
+    await page.until(f"{told}.includes('Reward 1') && {told}.includes('check_text_lines')")
     assert "owned" not in await page.run("document.title")
     said = "[...document.querySelectorAll('[role=status]')].map(e => e.textContent).join()"
     if not kept:
