@@ -113,14 +113,15 @@ class Certificate:
     @property
     def verdict(self) -> Verdict:
         golden = self.of(Kind.GOLDEN)
-        if any(trial.is_wrong for trial in self.trials if trial.kind is not Kind.GOLDEN) or any(
+        proven = any(not trial.is_wrong for trial in golden)
+        # Without a golden end, ways that should reach it say nothing about the check.
+        telling = self.trials if proven else self.of(Kind.UNTOUCHED, Kind.WRONG)
+        if any(trial.is_wrong for trial in telling) or any(
             finding.severity is Severity.WRONG for finding in self.findings
         ):
             return Verdict.FAULTY
-        if not golden or all(trial.is_wrong for trial in golden):
+        if not proven:
             return Verdict.FAILED if self.failure else Verdict.UNPROVEN
-        if any(trial.is_wrong for trial in golden):
-            return Verdict.FAULTY
         if self.failure or any(trial.earned is None for trial in self.trials):
             return Verdict.FAILED
         return Verdict.CERTIFIED

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import io
 import shlex
 import tarfile
@@ -28,6 +29,7 @@ SAVED = "/tmp/osgym-certify.tar"  # noqa: S108 - in the desktop
 SCRIPT = "/tmp/osgym-certify-script.py"  # noqa: S108 - in the desktop
 FILES = "/tmp/osgym-certify-files.tar"  # noqa: S108 - in the desktop
 MAX_FILES_BYTES = 64 << 20
+CLOSED_WITHIN_S = 15
 SCRIPT_S = 120.0
 OFFICE = "/tmp/osgym-certify-office"  # noqa: S108 - in the desktop
 OFFICE_S = 120.0
@@ -189,8 +191,12 @@ class Desk:
     async def close_windows(self) -> bool:
         """Ask all windows to close, as by their buttons; True if all are closed."""
         ids = [window.id for window in await self.episode.windows() if window.ordinary]
-        await self._shell("; ".join([*(f"wmctrl -ic {number:#x} || true" for number in ids), "sleep 3"]))
-        return not any(window.ordinary for window in await self.episode.windows())
+        await self._shell("; ".join(["true", *(f"wmctrl -ic {number:#x} || true" for number in ids)]))
+        for _ in range(CLOSED_WITHIN_S):
+            if not any(window.ordinary for window in await self.episode.windows()):
+                return True
+            await asyncio.sleep(1)
+        return False
 
     async def score(self, *, prepare: bool) -> Evaluation:
         """Score the desktop as it is."""

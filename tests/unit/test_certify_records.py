@@ -37,6 +37,7 @@ GOLDEN = Trial(Kind.GOLDEN, "oracle 1", "", 1.0, 1.0)
 UNTOUCHED = Trial(Kind.UNTOUCHED, "nothing done", "", 0.0, 0.0)
 MUTATION = Trial(Kind.MUTATION, "emptied", "/home/user/note.txt", 0.0, 0.0)
 EQUIVALENT = Trial(Kind.EQUIVALENT, "last newline removed", "/home/user/note.txt", 1.0, 1.0)
+RIGHT = Trial(Kind.RIGHT, "by the menu", "", 1.0, 1.0)
 SOUND = (UNTOUCHED, GOLDEN, MUTATION, EQUIVALENT)
 
 
@@ -68,6 +69,8 @@ def made(*trials: Trial, **fields: Any) -> Certificate:
         ((*SOUND, replace(UNTOUCHED, earned=1.0)), {}, Verdict.FAULTY),
         ((*SOUND, replace(GOLDEN, earned=0.0)), {}, Verdict.FAULTY),
         ((UNTOUCHED, replace(GOLDEN, earned=0.0)), {}, Verdict.UNPROVEN),
+        ((UNTOUCHED, replace(GOLDEN, earned=0.0), replace(RIGHT, earned=0.0)), {}, Verdict.UNPROVEN),
+        ((replace(UNTOUCHED, earned=1.0), replace(GOLDEN, earned=0.0)), {}, Verdict.FAULTY),
         ((UNTOUCHED,), {}, Verdict.UNPROVEN),
         ((UNTOUCHED,), {"failure": "NoCapacity: no room"}, Verdict.FAILED),
         ((*SOUND, replace(MUTATION, earned=None)), {}, Verdict.FAILED),
