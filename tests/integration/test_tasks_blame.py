@@ -434,6 +434,7 @@ NEED_OTHERS = frozenset(
 two, or they read no file, or such a file is too large to be a control."""
 
 
+@pytest.mark.timeout(400)  # more than a hundred metrics, a process each
 async def test_every_metric_survives_the_controls(tmp_path: Path) -> None:
     """Each can read at least one of them, so that its own fault would show there; none breaks it."""
     unread, broken = [], []
