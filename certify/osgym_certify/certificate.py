@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from enum import StrEnum
@@ -13,8 +12,6 @@ from osgym_certify.sense import Code, Finding, Severity
 
 EDITION = 1
 """Number that is raised when end states or verdicts change, so that older certificates are made again."""
-Z = 1.96
-"""Standard normal quantile of 95 % intervals."""
 
 
 class Kind(StrEnum):
@@ -70,15 +67,10 @@ class Trial:
 
     @property
     def is_wrong(self) -> bool:
-        """Whether it earned another reward than it must, and nobody allowed that."""
+        """Whether it earned a wrong reward that the task's author does not allow."""
         if self.must is None or self.earned is None or self.allowed is not None:
             return False
         return self.earned < 1 if self.must == 1 else self.earned >= 1
-
-    @property
-    def is_partial(self) -> bool:
-        """Whether a wrong end earned a part of the reward."""
-        return self.must == 0 and self.earned is not None and 0 < self.earned < 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -167,17 +159,6 @@ def certificate_of(line: Mapping[str, Any]) -> Certificate:
         for finding in fields.pop("findings")
     )
     return Certificate(**{**fields, "gui": Gui(fields["gui"])}, trials=trials, findings=findings)
-
-
-def wilson(failed: int, tried: int) -> tuple[float, float]:
-    """Return the 95 % interval of a share, by Wilson."""
-    if tried == 0:
-        return 0.0, 1.0
-    share, square = failed / tried, Z * Z
-    middle = share + square / (2 * tried)
-    half = Z * math.sqrt(share * (1 - share) / tried + square / (4 * tried * tried))
-    scale = 1 + square / tried
-    return max(0.0, (middle - half) / scale), min(1.0, (middle + half) / scale)
 
 
 def held(trials: Iterable[Trial]) -> tuple[int, int]:

@@ -215,7 +215,7 @@ def read_files(data: bytes) -> dict[str, bytes]:
     """Read an archive of the home's files; only regular files in it count.
 
     Raises:
-        DeskError: It is no archive.
+        DeskError: The data are no tar archive.
     """
     found = {}
     try:

@@ -79,18 +79,11 @@ class Changes:
         files: Files that are new or changed, by content or permissions.
         folders: Folders that are new or have other permissions.
         removed: Files that are gone.
-        removed_folders: Folders that are gone.
     """
 
     files: tuple[str, ...]
     folders: tuple[str, ...]
     removed: tuple[str, ...]
-    removed_folders: tuple[str, ...]
-
-    @property
-    def any(self) -> bool:
-        """Whether anything differs."""
-        return bool(self.files or self.folders or self.removed or self.removed_folders)
 
 
 def changes(before: Listing, after: Listing) -> Changes:
@@ -101,7 +94,6 @@ def changes(before: Listing, after: Listing) -> Changes:
         files=tuple(sorted(path for path in changed if after[path].kind == "file")),
         folders=tuple(sorted(path for path in changed if after[path].kind == "folder")),
         removed=tuple(sorted(path for path in gone if before[path].kind == "file")),
-        removed_folders=tuple(sorted(path for path in gone if before[path].kind == "folder")),
     )
 
 

@@ -46,17 +46,6 @@ class Subject:
     def instruction(self) -> str:
         return str(self.task.get("instruction", ""))
 
-    @property
-    def is_infeasible(self) -> bool:
-        """Whether giving up is the only right end."""
-        func = self.task.get("evaluator", {}).get("func")
-        return "infeasible" in ([func] if isinstance(func, str) else func or [])
-
-    @property
-    def prepares(self) -> bool:
-        """Whether the check changes the desktop before it looks: the evaluator has a ``postconfig``."""
-        return bool(self.task.get("evaluator", {}).get("postconfig"))
-
     def allowance(self, end: str) -> str | None:
         """Return the author's reason why an end may earn another score; None if it may not."""
         for entry in self.task.get("osgym", {}).get("allows", []):

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from osgym_certify.certificate import Certificate, Gui, Kind, Trial, Verdict, held, wilson
+from osgym_certify.certificate import Certificate, Gui, Kind, Trial, Verdict, held
+from osgym_cli.evals.statistics import wilson
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,7 +31,8 @@ class Figures:
 
     @property
     def flake_rate(self) -> tuple[float, float]:
-        return wilson(*self.flakes)
+        failed, tried = self.flakes
+        return wilson(failed / tried, tried) if tried else (0.0, 1.0)
 
 
 def figures(certificates: Sequence[Certificate]) -> Figures:

@@ -126,7 +126,7 @@ def _unpack(data: bytes) -> bytes:
     """Return what a gzip file holds.
 
     Raises:
-        ValueError: It is cut off, or holds more than an archive may.
+        ValueError: The gzip data are cut off, or unpack to more than `MAX_UNPACKED_BYTES`.
     """
     with gzip.GzipFile(fileobj=io.BytesIO(data)) as packed:
         unpacked = packed.read(MAX_UNPACKED_BYTES + 1)

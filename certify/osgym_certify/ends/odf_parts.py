@@ -107,7 +107,7 @@ def opened(package: Package, kind: str) -> OpenDocument:
     """Return a package as an OpenDocument file of a kind.
 
     Raises:
-        UnreadableFile: It is none.
+        UnreadableFile: The file is no OpenDocument file of this kind.
     """
     document = OpenDocument(package)
     if document.kind != kind:

@@ -58,7 +58,7 @@ class Package:
         """Return the parts of a file.
 
         Raises:
-            UnreadableFile: It is no archive, is encrypted or damaged, or expands to more than the bound.
+            UnreadableFile: The file is no ZIP archive, is encrypted or damaged, or expands beyond the bound.
         """
         parts: dict[str, bytes] = {}
         left = MAX_EXPANDED_BYTES
@@ -202,7 +202,7 @@ def parse(part: bytes) -> Element:
     """Return the root of an XML part; entities and the network are not used.
 
     Raises:
-        UnreadableFile: It is not well-formed, or has a document type.
+        UnreadableFile: The XML is not well-formed, or declares a document type (`<!DOCTYPE`).
     """
     parser = etree.XMLParser(resolve_entities=False, no_network=True, load_dtd=False, huge_tree=False)
     try:
