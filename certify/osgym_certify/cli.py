@@ -166,10 +166,12 @@ def certify(
         *(f"{one.code}: {one.message}" for one in among if one.severity is not Severity.WRONG),
     ):
         click.echo(f"osgym: {escape_controls(line)}", err=True)
+    if not found:
+        raise click.UsageError("none of the files is a task that can be read")
     console = Console(width=None if sys.stdout.isatty() else WIDTH)
     parameters = {"seed": seed, "golden_runs": golden_runs, "max_ends": max_ends}
     made = _certified(_Work(hosts, found, at_once, signer, parameters, out, again), console)
-    (out / PAGE).write_text(certificates_page(made), encoding="utf-8")
+    _write_page(out / PAGE, made)
     show(console, made)
     console.print(f"\nRecord: {out / RECORD}\nPage:   {out / PAGE}", highlight=False, markup=False)
     sys.exit(_exit_code(made, bool(wrong)))
@@ -197,7 +199,7 @@ def certificates(record: Path, public_key_file: Path | None, page: Path | None) 
     for one in unsigned:
         click.echo(f"osgym: {escape_controls(one.task)}: no valid signature by this key", err=True)
     if page is not None:
-        page.write_text(certificates_page(found), encoding="utf-8")
+        _write_page(page, found)
     show(Console(width=None if sys.stdout.isatty() else WIDTH), found)
     sys.exit(EXIT_NOT_CERTIFIED if unsigned else _exit_code(found, False))
 
@@ -244,6 +246,14 @@ async def _certify(work: _Work, console: Console) -> list[Certificate]:
                 append(record, certificate if work.signer is None else signed(certificate, work.signer))
                 progress.done(certificate)
     return [one for one in read_record(record) if one.digest in digests and one.image == settings.image]
+
+
+def _write_page(path: Path, found: Sequence[Certificate]) -> None:
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(certificates_page(found), encoding="utf-8")
+    except OSError as error:
+        raise click.ClickException(f"{path}: {error.strerror or error}") from error
 
 
 def _exit_code(found: Sequence[Certificate], unread: bool) -> int:

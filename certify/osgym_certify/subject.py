@@ -104,4 +104,4 @@ def _json(path: Path) -> Any:
     except OSError as error:
         raise SubjectError(f"{path}: {error.strerror or error}") from error
     except (ValueError, RecursionError) as error:
-        raise SubjectError(f"{path}: not JSON: {error!r:.200}") from error
+        raise SubjectError(f"{path}: the file is no JSON: {str(error)[:200]}") from error

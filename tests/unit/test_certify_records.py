@@ -328,6 +328,18 @@ def test_tasks_of_families_come_with_all_their_ways(tmp_path: Path) -> None:
     assert CliRunner().invoke(certify, ["edit.lines", "--levels", "x"]).exit_code == 2
 
 
+def test_files_that_are_no_tasks_are_named(tmp_path: Path) -> None:
+    """Before any host is asked; so is a page that cannot be written."""
+    (tmp_path / "bad.json").write_text('{"id": 1')
+    answer = CliRunner().invoke(certify, [str(tmp_path / "bad.json"), "--out", str(tmp_path / "out")])
+    assert answer.exit_code == 2
+    assert "bad.json: the file is no JSON: Expecting" in answer.output
+    append(tmp_path / "record.jsonl", made(*SOUND))
+    page = tmp_path / "bad.json" / "page.html"
+    answer = CliRunner().invoke(certificates, [str(tmp_path / "record.jsonl"), "--page", str(page)])
+    assert (answer.exit_code, "page.html" in answer.output) == (1, True)
+
+
 def test_an_author_allows_ends_by_name(tmp_path: Path) -> None:
     """By a pattern, with the reason."""
     allows = [{"end": "line*", "why": "any order"}]
