@@ -71,7 +71,11 @@ FILES = [
     (f"{HOME}/a.png", drawn(), "picture"),
     (f"{HOME}/a.txt", drawn(), "picture"),
     (f"{HOME}/a.json", b"[1, 2]", "JSON"),
-    (f"{HOME}/.config/chromium/Default/Bookmarks", b'{"roots": {"bar": "a"}}', "JSON"),
+    (
+        f"{HOME}/.config/chromium/Default/Bookmarks",
+        b'{"roots": {"bar": {"children": [{"name": "a"}]}}}',
+        "JSON",
+    ),
     (f"{HOME}/list.txt", b"[1, 2]", "text"),
     (f"{HOME}/a.json", b"[1, 2", "text"),
     (f"{HOME}/Desktop/a.desktop", b"[Desktop Entry]\nName=A\n", "settings"),
