@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from osgym_tasks import calc, mail, writer
@@ -147,9 +147,22 @@ class Mailbox:
             text: Right answer.
             sent: Answer that the part's steps send, if it is another one.
         """
-        check = self.served.check({"sent": [replied(self.rows[0], text)]})
-        steps = reply(self.rows[0], sent or text, self.served.url)
-        return Part("the reply", weight, check, self.read(read), [(self.window, steps)])
+        part = self.replies_part({0: text}, weight, read=read)
+        return replace(part, commits=self.replies({0: sent or text}))
+
+    def replies(self, texts: Mapping[int, str]) -> Legs:
+        """Return legs that answer messages, by their places in `rows`."""
+        return [
+            (
+                self.window,
+                [s for at, text in texts.items() for s in reply(self.rows[at], text, self.served.url)],
+            )
+        ]
+
+    def replies_part(self, texts: Mapping[int, str], weight: int = 2, *, read: int = 0) -> Part:
+        """Return the part that answers messages, by their places in `rows`; the first `read` are read before."""
+        check = self.served.check({"sent": [replied(self.rows[at], text) for at, text in texts.items()]})
+        return Part("the reply", weight, check, self.read(read) if read else [], self.replies(texts))
 
 
 def mailbox(

@@ -8,9 +8,8 @@ from dataclasses import dataclass, replace
 
 from osgym_tasks import impress, writer
 from osgym_tasks.desk import sentence
-from osgym_tasks.family import Draft, Family, Steps
-from osgym_tasks.impress import Slide
-from osgym_tasks.long import Part, Plan
+from osgym_tasks.family import Draft, Family
+from osgym_tasks.long import Plan
 from osgym_tasks.long_parts import (
     Wiki,
     document_opened,
@@ -20,8 +19,9 @@ from osgym_tasks.long_parts import (
     note_part,
     wiki,
 )
-from osgym_tasks.pieces import HOME, key
-from osgym_tasks.web import browser, serving, typed
+from osgym_tasks.long_slides import slides_part
+from osgym_tasks.pieces import HOME
+from osgym_tasks.web import browser, serving
 from osgym_tasks.webapps.framework import PORT
 
 _PLACES = {1: 3, 2: 5, 3: 7, 4: 9, 5: 12}
@@ -88,25 +88,6 @@ def _wiki(dice: random.Random, buildings: Sequence[_Building]) -> Wiki:
     return wiki(dice, pages, PORT, "")
 
 
-def _slides_part(path: str, slides: Sequence[Slide], lines: Mapping[int, str]) -> Part:
-    """Return the part that adds a line to slides, from the first slide to the last, and saves them."""
-    steps: Steps = []
-    here = 0
-    for at, line in lines.items():
-        steps += [[key("pagedown")]] * (at - here)
-        steps += [
-            [key("tab"), key("tab")],
-            [key("f2")],
-            [key("ctrl", "end"), key("enter"), typed(line)],
-            [key("esc")],
-            [key("esc")],
-        ]
-        here = at
-    after = [(*slide, lines[at]) if at in lines else slide for at, slide in enumerate(slides)]
-    check = impress.wanted_slides(path, after)
-    return Part("the slides", 3, check, [(name_of(path), steps)], [(name_of(path), impress.SAVE)])
-
-
 def _draft(dice: random.Random, level: int) -> Draft:
     buildings = _buildings(dice, level)
     meant, others = buildings[: _PLACES[level]], buildings[_PLACES[level] :]
@@ -125,7 +106,7 @@ def _draft(dice: random.Random, level: int) -> Draft:
     note = ["Sources: the wiki", *(f"Not asked: {one.place}" for one in others), *ends]
     read = guide.read([page for one in meant for page in (one.place, one.person)])
     text = document_part(path, document, years)
-    talk_part = _slides_part(talk, slides, lines)
+    talk_part = slides_part(talk, slides, lines)
     parts = [
         replace(text, legs=[*read, *text.legs]),
         talk_part,
@@ -135,7 +116,7 @@ def _draft(dice: random.Random, level: int) -> Draft:
     swapped = {**lines, 0: meant[-1].line}
     wrong = {
         "another year of one person": document_part(path, document, late),
-        "another person on a slide": _slides_part(talk, slides, swapped),
+        "another person on a slide": slides_part(talk, slides, swapped),
     }
     spoilt = guide.steps({0: (0, "Nobody knows.")})
     plan = Plan(
