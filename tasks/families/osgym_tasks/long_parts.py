@@ -160,7 +160,11 @@ class Mailbox:
         ]
 
     def replies_part(self, texts: Mapping[int, str], weight: int = 2, *, read: int = 0) -> Part:
-        """Return the part that answers messages, by their places in `rows`; the first `read` are read before."""
+        """Return the part that answers messages, by their places in `rows`.
+
+        Args:
+            read: Number of messages that are read before, from the first one on.
+        """
         check = self.served.check({"sent": [replied(self.rows[at], text) for at, text in texts.items()]})
         return Part("the reply", weight, check, self.read(read) if read else [], self.replies(texts))
 
