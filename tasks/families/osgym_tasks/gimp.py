@@ -203,3 +203,22 @@ def menu(letter: str, *letters: str) -> Steps:
 def search(action: str) -> Steps:
     """Return steps that choose the first action found by the search for actions."""
     return [[key("/")], [{"op": "type", "text": action}], [key("enter")]]
+
+
+def scale(width: int, height: int | None) -> Steps:
+    """Return steps that scale the picture by its dialog, where Tab goes to the height past the chain.
+
+    Args:
+        width: Width in pixels.
+        height: Height in pixels; None keeps the proportions.
+    """
+    typed = [[key("ctrl", "a"), {"op": "type", "text": str(width)}, key("tab")]]
+    if height is not None:
+        typed += [
+            [key("space"), key("tab")],
+            [key("ctrl", "a"), {"op": "type", "text": str(height)}, key("tab")],
+            [key("shift", "tab")] * 3,
+        ]
+    else:
+        typed += [[key("shift", "tab")]]
+    return [*search("scale image"), *typed, [key("shift", "tab")], [key("space")]]

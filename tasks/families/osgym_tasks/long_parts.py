@@ -33,9 +33,9 @@ def with_ends(rows: Sequence[str], ends: Filled) -> list[str]:
     return [f"{row} {ends[row]}" if row in ends else row for row in rows]
 
 
-def document_opened(path: str, rows: Sequence[str]) -> list[dict[str, Any]]:
+def document_opened(path: str, rows: Sequence[str], kept: str = "document") -> list[dict[str, Any]]:
     """Return the set-up of a document that is open in Writer; when it is idle, it takes the focus no more."""
-    return [*writer.opened(path, writer.docx_bytes(rows)), execute("bash", "-c", UNTIL_IDLE)]
+    return [*writer.opened(path, writer.docx_bytes(rows), kept), execute("bash", "-c", UNTIL_IDLE)]
 
 
 def document_part(path: str, rows: Sequence[str], ends: Filled, weight: int = 2) -> Part:

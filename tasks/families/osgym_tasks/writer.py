@@ -82,12 +82,16 @@ def _paragraph(text: str, style: str) -> str:
     return f'<w:p><w:pPr><w:pStyle w:val="{style}"/></w:pPr>{shown}</w:p>'
 
 
-def opened(path: str, data: bytes) -> list[dict[str, Any]]:
-    """Return the set-up: the document is kept for `rest_kept`, and open in Writer, whose window is active."""
+def opened(path: str, data: bytes, kept: str = _BEFORE) -> list[dict[str, Any]]:
+    """Return the set-up: the document is kept for `rest_kept`, and open in Writer, whose window is active.
+
+    Args:
+        kept: Name of the kept document, different for each document of a task.
+    """
     name = path.rpartition("/")[2]
     return [
         upload({path: data}),
-        keep_file(path, _BEFORE),
+        keep_file(path, kept),
         *launch(name, "libreoffice", "--writer", path, wait_s=START_S),
         execute("wmctrl", "-a", name),
     ]
@@ -107,9 +111,9 @@ def wanted_formats(path: str, formats: Mapping[str, Sequence[str]]) -> Check:
     )
 
 
-def rest_kept(path: str, **options: Any) -> Check:
+def rest_kept(path: str, *, kept: str = _BEFORE, **options: Any) -> Check:
     """Check that the document looks as `opened` kept it; options are those of `check_document_kept`."""
-    return "check_document_kept", vm_file(path), Kept(_BEFORE, options)
+    return "check_document_kept", vm_file(path), Kept(kept, options)
 
 
 def wanted_parts(path: str, *parts: dict[str, Any]) -> Check:

@@ -6,9 +6,8 @@ import random
 
 from PIL import Image
 
-from osgym_tasks.family import Draft, Family, Steps
-from osgym_tasks.gimp import PICTURES, Edit, edits_draft, scene, search
-from osgym_tasks.pieces import key
+from osgym_tasks.family import Draft, Family
+from osgym_tasks.gimp import PICTURES, Edit, edits_draft, scale, scene
 
 _WORDINGS = (
     "The picture {first} is open. Do this: {edits}. Leave the files you began with as they are.",
@@ -34,18 +33,18 @@ def _draft(dice: random.Random, level: int) -> Draft:
             new = (unit * part * 2, unit * part * 3 // 2)
         before = scene(dice, width, height)
         if level == 1:
-            keys = _scale(new[0], None)
+            keys = scale(new[0], None)
             said = (
                 f"scale {{name}} to a width of {new[0]} pixels, keeping its proportions (so {new[1]} high),"
             )
-            wrong = _scale(new[0] + 10, None)
+            wrong = scale(new[0] + 10, None)
         else:
-            keys, wrong = _scale(*new), _scale(new[0], None)
+            keys, wrong = scale(*new), scale(new[0], None)
             said = (
                 f"scale {{name}} to {new[0]} by {new[1]} pixels (width by height), stretching it if need be,"
             )
             if new[1] * 4 == new[0] * 3:
-                wrong = _scale(new[1], new[0])
+                wrong = scale(new[1], new[0])
         edits.append(
             Edit(
                 said,
@@ -58,20 +57,6 @@ def _draft(dice: random.Random, level: int) -> Draft:
             )
         )
     return edits_draft(dice, _WORDINGS, edits)
-
-
-def _scale(width: int, height: int | None) -> Steps:
-    """Return steps in the dialog, which begins in the width; Tab goes to the height past the chain."""
-    typed = [[key("ctrl", "a"), {"op": "type", "text": str(width)}, key("tab")]]
-    if height is not None:
-        typed += [
-            [key("space"), key("tab")],
-            [key("ctrl", "a"), {"op": "type", "text": str(height)}, key("tab")],
-            [key("shift", "tab")] * 3,
-        ]
-    else:
-        typed += [[key("shift", "tab")]]
-    return [*search("scale image"), *typed, [key("shift", "tab")], [key("space")]]
 
 
 FAMILY = Family("gimp.scale", 4, _draft, ("gimp",), "full")
