@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import random
 import re
+from collections import Counter
 from statistics import mean
 
 import pytest
@@ -12,6 +14,7 @@ from osgym_host.tasks.evaluate import combine
 from osgym_host.tasks.parse import parse_task
 from osgym_host.tasks.schema import Conjunction
 from osgym_tasks import FAMILIES, LEVELS, kept
+from osgym_tasks.families.long_rota import draw_duties
 from osgym_tasks.long import played, to_window
 from osgym_tasks.pieces import checkpoints, every, key, text_check
 from osgym_tasks.verify import trials_of
@@ -88,3 +91,21 @@ def test_given_cells_of_a_workbook_are_conditions(name: str) -> None:
     checks = [(check.func, weight) for check, weight in zip(evaluator.checks, evaluator.weights, strict=True)]
     books = "libreoffice_calc" in FAMILIES[name].apps
     assert (("check_xlsx_cells", 0) in checks) == (("check_workbook_kept", 0) in checks) == books
+
+
+@pytest.mark.parametrize("count", [3, 4, 6, 9, 13])
+def test_one_rota_suits_everybody(count: int) -> None:
+    """Of all ways to give each person one duty, just one has only duties that suit."""
+    for seed in SEEDS:
+        week, suits = draw_duties(random.Random(seed), count)
+        ways = {frozenset[str](): 1}
+        for duty in week:
+            able = [name for name, duties in suits.items() if duty in duties]
+            more: Counter[frozenset[str]] = Counter()
+            for used, number in ways.items():
+                for name in able:
+                    if name not in used:
+                        more[used | {name}] += number
+            ways = dict(more)
+        assert list(ways.values()) == [1]
+        assert all(duty in suits[duty.who] for duty in week)
