@@ -87,6 +87,12 @@ class Table:
         place = self.header.index(heading)
         return [row[place] for row in self.rows]
 
+    def without(self, heading: str) -> Table:
+        """Return the table without a column."""
+        place = self.header.index(heading)
+        header, *rows = ([*row[:place], *row[place + 1 :]] for row in self.grid)
+        return Table(self.name, header, rows)
+
 
 def letter(place: int) -> str:
     """Return the letter of one of the first 26 columns, counted from 0."""

@@ -17,6 +17,11 @@ _COLOURS = ("Black", "Blue", "Green", "Orange", "Red", "White", "Yellow")
 _SIZES = {"Clothes": ("Small", "Medium", "Large"), "Kitchen": ("1 litre", "2 litres", "3 litres")}
 
 
+def names(category: str) -> list[str]:
+    """Return all names that goods of a category may have."""
+    return [f"{make} {kind}" for make in _MAKES for kind in _KINDS[category]]
+
+
 def goods(dice: random.Random, count: int) -> list[dict[str, Any]]:
     """Draw rows of the table `products`; every fourth is not for sale."""
     everything = [(make, kind, group) for make in _MAKES for group, kinds in _KINDS.items() for kind in kinds]

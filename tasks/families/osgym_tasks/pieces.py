@@ -12,9 +12,11 @@ from typing import Any
 HOME = "/home/user"
 DONE: list[dict[str, Any]] = [{"op": "done"}]
 FAIL: list[dict[str, Any]] = [{"op": "fail"}]
-"""Last step of an oracle where the evaluator is `INFEASIBLE`."""
-INFEASIBLE: dict[str, Any] = {"func": ["infeasible"], "conj": "and", "result": [{}], "expected": [{}]}
-"""Evaluator of a task that cannot be done: giving up is right."""
+"""Last step of an oracle where the evaluator is one of `infeasible`."""
+NO_ROOT = """sed -i /NOPASSWD/d /etc/sudoers /etc/sudoers.d/*
+passwd -q -l user
+"""
+"""Shell commands, run as root, after which nobody at the desktop can become root."""
 
 
 def upload(files: Mapping[str, str | bytes]) -> dict[str, Any]:
@@ -106,6 +108,22 @@ def every(*checks: tuple[str, Mapping[str, Any], Any]) -> dict[str, Any]:
             for _, _, rules in checks
         ],
         **({"options": options} if any(options) else {}),
+    }
+
+
+def infeasible(*unchanged: tuple[str, Mapping[str, Any], Any]) -> dict[str, Any]:
+    """Check that the policy gave up, as is right where a task cannot be done, and that these checks hold.
+
+    Args:
+        unchanged: Checks, as `every` takes them, that nothing outside the home was changed or in it added.
+    """
+    checks = every(*unchanged)
+    return {
+        **checks,
+        "func": ["infeasible", *checks["func"]],
+        "result": [{}, *checks["result"]],
+        "expected": [{}, *checks["expected"]],
+        **({"options": [{}, *checks["options"]]} if "options" in checks else {}),
     }
 
 

@@ -6,6 +6,7 @@ A terminal may read the bank by curl; a transfer that does not come from a page 
 from __future__ import annotations
 
 import random
+from dataclasses import dataclass
 from typing import Any
 
 from osgym_tasks.family import Draft, Family, Ways
@@ -22,7 +23,7 @@ _LAST = ("Meier", "Meyer", "Mayer", "Hansen", "Hanssen", "Schmid", "Schmidt", "O
 _FOR = ("Rent", "Piano lessons", "Firewood", "Car repair", "Garden work", "Books", "Concert", "Deposit")
 _ACCOUNTS = ("Current account", "Savings account", "Household account")
 _BANKS = ("Harbour Bank", "Valley Bank", "Union Savings", "Lakeside Bank")
-_WORDINGS = (
+WORDINGS = (
     "In the bank that is open in the browser, pay what follows, each as a transfer that you confirm: "
     "{payments}. Pay nothing else.",
     "Please pay in the open bank: {payments}. Confirm each, and make no other transfer.",
@@ -37,7 +38,48 @@ _WORDINGS = (
 )
 
 
-def _draft(dice: random.Random, level: int) -> Draft:
+Row = dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Bank:
+    """A bank, and the transfers that are asked for."""
+
+    accounts: list[Row]
+    payees: list[Row]
+    old: list[Row]
+    asked: list[Row]
+
+    @property
+    def lists(self) -> tuple[list[str], list[str]]:
+        """Numbers of accounts and payees in the order of the form's lists."""
+        numbers = ["", *sorted(row["number"] for row in self.payees)]
+        return [row["number"] for row in self.accounts], numbers
+
+    def twin(self, number: str) -> str:
+        """Return the number of the other payee of the same name."""
+        names = {str(row["number"]): row["name"] for row in self.payees}
+        return next(one for one, name in names.items() if name == names[number] and one != number)
+
+    def named(self) -> dict[str, str]:
+        """Return the values that the wordings name."""
+        by_number = {row["number"]: row for row in [*self.accounts, *self.payees]}
+        said = [
+            f"{money(row['cents'])} from the {by_number[row['account']]['name']} to "
+            f"{by_number[row['payee']]['name']} in {by_number[row['payee']]['town']} with the reference "
+            f'"{row["reference"]}"'
+            for row in self.asked
+        ]
+        return {"payments": "; ".join(said)}
+
+    def served(self, dice: random.Random) -> Served:
+        """Return the bank's site before the transfers."""
+        tables = {"accounts": self.accounts, "payees": self.payees, "transfers": self.old}
+        return Served(dice, "bank", dice.choice(_BANKS), tables)
+
+
+def drawn(dice: random.Random, level: int) -> Bank:
+    """Draw a bank in which two payees share each name, and transfers."""
     names = [(first, last) for first in _FIRST for last in _LAST]
     dice.shuffle(names)
     paid = _PAID[level]
@@ -47,14 +89,14 @@ def _draft(dice: random.Random, level: int) -> Draft:
         people += [(f"{given} {family}", town) for town in towns]
     people = people[: max(_PAYEES[level], 2 * paid)]
     numbers = dice.sample(range(1000, 10000), len(people))
-    payees: list[dict[str, Any]] = [{"number": f"P{number}", "name": name, "town": town}
+    payees: list[Row] = [{"number": f"P{number}", "name": name, "town": town}
               for number, (name, town) in zip(numbers, people, strict=True)]  # fmt: skip
-    accounts: list[dict[str, Any]] = [
+    accounts: list[Row] = [
         {"number": f"A{dice.randrange(100, 1000)}{at}", "name": name, "cents": dice.randrange(10**6, 10**7)}
         for at, name in enumerate(_ACCOUNTS)
     ]
     chosen = dice.sample(range(2 * paid if level == 1 else len(payees) // 2 * 2), paid)
-    transfers: list[dict[str, Any]] = [
+    transfers: list[Row] = [
         {"account": accounts[0 if level == 1 else dice.randrange(3)]["number"], "payee": payees[at]["number"],
          "cents": dice.randrange(500, 90000), "reference": f"{dice.choice(_FOR)} {dice.randrange(100, 999)}"}
         for at in chosen
@@ -64,42 +106,37 @@ def _draft(dice: random.Random, level: int) -> Draft:
          "cents": dice.randrange(500, 90000), "reference": f"{dice.choice(_FOR)} {dice.randrange(100, 999)}"}
         for number in range(2 * level)
     ]  # fmt: skip
-    shown = payees[:]
-    dice.shuffle(shown)
-    served = Served(
-        dice, "bank", dice.choice(_BANKS), {"accounts": accounts, "payees": shown, "transfers": old}
-    )
-    after = [{**row, "cents": row["cents"] - _spent(transfers, row["number"])} for row in accounts]
+    dice.shuffle(payees)
+    return Bank(accounts, payees, old, transfers)
+
+
+def _draft(dice: random.Random, level: int) -> Draft:
+    bank = drawn(dice, level)
+    transfers, lists = bank.asked, bank.lists
+    served = bank.served(dice)
+    after = [{**row, "cents": row["cents"] - _spent(transfers, row["number"])} for row in bank.accounts]
     last = transfers[-1]
-    twin = payees[chosen[-1] ^ 1]["number"]
-    other = next(row["number"] for row in accounts if row["number"] != last["account"])
-    lists = [row["number"] for row in accounts], ["", *sorted(row["number"] for row in payees)]
+    twin = bank.twin(last["payee"])
+    other = next(row["number"] for row in bank.accounts if row["number"] != last["account"])
     near = {
         "the payee of the same name": [*pay([*transfers[:-1], {**last, "payee": twin}], *lists), DONE],
         "not confirmed": [*pay(transfers, *lists)[:-1], DONE],
     }
     if level == 2:
         near["another account"] = [*pay([*transfers[:-1], {**last, "account": other}], *lists), DONE]
-    if paid > 1:
+    if len(transfers) > 1:
         near["one forgotten"] = [*pay(transfers[:-1], *lists), DONE]
-    by_number = {row["number"]: row for row in [*accounts, *payees]}
-    said = [
-        f"{money(row['cents'])} from the {by_number[row['account']]['name']} to "
-        f"{by_number[row['payee']]['name']} in {by_number[row['payee']]['town']} with the reference "
-        f'"{row["reference"]}"'
-        for row in transfers
-    ]
     return Draft(
-        _WORDINGS,
-        {"payments": "; ".join(said)},
+        WORDINGS,
+        bank.named(),
         served.config(),
-        served.evaluator({"accounts": after, "transfers": [*old, *transfers]}),
+        served.evaluator({"accounts": after, "transfers": [*bank.old, *transfers]}),
         Ways([*pay(transfers, *lists), DONE], near),
         changes=(),
     )
 
 
-def _spent(transfers: list[dict[str, Any]], account: str) -> int:
+def _spent(transfers: list[Row], account: str) -> int:
     return sum(row["cents"] for row in transfers if row["account"] == account)
 
 

@@ -27,7 +27,7 @@ from osgym_tasks.calc import (
 from osgym_tasks.family import Draft, Family, Steps, Ways
 from osgym_tasks.pieces import DONE, every
 
-_ROWS = {1: 8, 2: 20, 3: 40, 4: 70, 5: 110}
+ROWS = {1: 8, 2: 20, 3: 40, 4: 70, 5: 110}
 _JOBS = {1: 1, 2: 1, 3: 2, 4: 3, 5: 5}
 _PLAIN: dict[str, tuple[str, Callable[[Sequence[int]], float]]] = {
     "sum": ("SUM", sum),
@@ -36,7 +36,7 @@ _PLAIN: dict[str, tuple[str, Callable[[Sequence[int]], float]]] = {
     "smallest value": ("MIN", min),
     "median": ("MEDIAN", median),
 }
-_WORDINGS = (
+WORDINGS = (
     "In the workbook that is open in Calc, write {jobs}, {how}. Leave all other cells as they are and save "
     "{path} in its own format.",
     "Please enter {jobs}, {how}, in the open workbook {path}. Save it as xlsx under the same name; no "
@@ -52,7 +52,7 @@ _WORDINGS = (
 
 
 @dataclass(frozen=True, slots=True)
-class _Job:
+class Job:
     """One result: its function, column, rows and cell."""
 
     table: Table
@@ -85,31 +85,30 @@ class _Job:
 
 
 def _draft(dice: random.Random, level: int) -> Draft:
-    table = draw_table(dice, _ROWS[level])
-    jobs = _jobs(dice, level, table)
+    table = draw_table(dice, ROWS[level])
+    jobs = drawn(dice, level, table)
     entered = [(job.cell, job.formula()) for job in jobs]
     beside = dict(zip(table.numbers, [*table.numbers[1:], table.numbers[0]], strict=True))
     other = [*entered[:-1], (jobs[-1].cell, jobs[-1].formula(beside[jobs[-1].heading]))]
     near = {
-        "the column beside": [*_enter(other), *SAVE, DONE],
+        "the column beside": [*enter(other), *SAVE, DONE],
     }
     if level < 3:
-        near["not saved"] = [*_enter(entered), DONE]
+        near["not saved"] = [*enter(entered), DONE]
     if level > 1:
         constant = [*entered[:-1], (jobs[-1].cell, f"{jobs[-1].value():.6f}")]
-        near["a number, not a formula"] = [*_enter(constant), *SAVE, DONE]
+        near["a number, not a formula"] = [*enter(constant), *SAVE, DONE]
         fake = f"{jobs[-1].value()!r}+0*{jobs[-1].formula()[1:]}"
         near["the number with a formula that is worth nothing"] = [
-            *_enter([*entered[:-1], (jobs[-1].cell, f"={fake}")]),
+            *enter([*entered[:-1], (jobs[-1].cell, f"={fake}")]),
             *SAVE,
             DONE,
         ]
     if len(jobs) > 1:
-        near["one forgotten"] = [*_enter(entered[:-1]), *SAVE, DONE]
+        near["one forgotten"] = [*enter(entered[:-1]), *SAVE, DONE]
     if jobs[0].condition is not None:
         wide = [(jobs[0].cell, jobs[0].formula(is_conditional=False)), *entered[1:]]
-        near["a condition forgotten"] = [*_enter(wide), *SAVE, DONE]
-    how = "as a formula" if len(jobs) == 1 else "each as a formula"
+        near["a condition forgotten"] = [*enter(wide), *SAVE, DONE]
     results = {job.cell: job.value() for job in jobs}
     checks = [
         cells(table.path, {"Data": put(table.grid, results)}),
@@ -119,37 +118,44 @@ def _draft(dice: random.Random, level: int) -> Draft:
     if level > 1:
         checks.append(formulas(table.path, {f"Data!{job.cell}": job.formula() for job in jobs}))
     return Draft(
-        _WORDINGS,
-        {
-            "jobs": listed([job.words for job in jobs]),
-            "how": how if level > 1 else "as a number or a formula",
-            "path": table.path,
-        },
+        WORDINGS,
+        named(jobs, level),
         opened(table.path, workbook({"Data": table.grid})),
         every(*checks),
-        Ways([*_enter(entered), *SAVE, DONE], near),
+        Ways([*enter(entered), *SAVE, DONE], near),
         changes=[table.path],
         shown=("path",),
     )
 
 
-def _jobs(dice: random.Random, level: int, table: Table) -> list[_Job]:
+def named(jobs: Sequence[Job], level: int) -> dict[str, str]:
+    """Return the values that the wordings name."""
+    how = "as a formula" if len(jobs) == 1 else "each as a formula"
+    return {
+        "jobs": listed([job.words for job in jobs]),
+        "how": how if level > 1 else "as a number or a formula",
+        "path": jobs[0].table.path,
+    }
+
+
+def drawn(dice: random.Random, level: int, table: Table) -> list[Job]:
     """Draw different jobs; from level 4 on, all but one use some rows only."""
     places = [f"{column}{row}" for column in "HIJ" for row in range(2, 9)]
-    found: list[_Job] = []
+    found: list[Job] = []
     while len(found) < _JOBS[level]:
         has_condition = level >= 4 and len(found) < _JOBS[level] - 1
         where = dice.choice(table.header[1:3])
         condition = (where, dice.choice(table.column(where))) if has_condition else None
         kinds = ("sum", "average") if has_condition else sorted(_PLAIN)
-        job = _Job(table, dice.choice(kinds), dice.choice(table.numbers), condition, dice.choice(places))
+        job = Job(table, dice.choice(kinds), dice.choice(table.numbers), condition, dice.choice(places))
         taken = {(one.what, one.heading, one.condition) for one in found}
         if (job.what, job.heading, condition) not in taken and job.cell not in {one.cell for one in found}:
             found.append(job)
     return found
 
 
-def _enter(formulas: list[tuple[str, str]]) -> Steps:
+def enter(formulas: Sequence[tuple[str, str]]) -> Steps:
+    """Return steps that go to each cell and type its formula."""
     return [step for cell, formula in formulas for step in (go(cell), [typed(formula)])]
 
 

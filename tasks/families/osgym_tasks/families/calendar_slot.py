@@ -33,7 +33,7 @@ _TITLES = (
 _OLD = ("Call", "Lunch", "Training", "Interview", "Stand-up", "Review", "Workshop", "Visit")
 _SITES = ("Team Calendar", "Week Planner", "Shared Calendar", "Office Calendar")
 _FIRST, _LAST = 9 * 60, 17 * 60
-_WORDINGS = (
+WORDINGS = (
     "In the calendar that is open in the browser, add {when}: {meetings}. Each meeting is to be at the "
     "earliest time at which all its people are free, and lies between 09:00 and 17:00. Enter them in this "
     "order, and invite no one else.",
@@ -52,7 +52,7 @@ _WORDINGS = (
     "{meetings}. Go from first to last, each as early as all its people are free, not before 09:00 and not "
     "past 17:00, and without anyone else.",
 )
-_TRANSLATIONS = {
+TRANSLATIONS = {
     "de": (
         "Wir müssen uns so bald wie möglich treffen. Trage bitte {when} in den offenen Kalender ein: "
         "{meetings}. Nimm jeweils die früheste Zeit zwischen 09:00 und 17:00, zu der alle Genannten frei "
@@ -88,7 +88,7 @@ _WHEN = {
 
 
 @dataclass(frozen=True, slots=True)
-class _Request:
+class Request:
     """A meeting that is asked for, without its time."""
 
     title: str
@@ -116,7 +116,30 @@ class _Request:
         return {"title": self.title, "day": day, "start": start, "end": end, "people": people}
 
 
-def _draft(dice: random.Random, level: int) -> Draft:
+@dataclass(frozen=True, slots=True)
+class Week:
+    """A calendar, and what is asked for.
+
+    Attributes:
+        looked: Days on which the meetings may be.
+        meetings: Rows that exist.
+        made: Rows that are asked for.
+    """
+
+    names: list[str]
+    looked: tuple[str, ...]
+    requests: list[Request]
+    meetings: list[dict[str, Any]]
+    made: list[dict[str, Any]]
+
+    def named(self, language: str = "en") -> dict[str, str]:
+        """Return the values that the wordings name."""
+        said = "; ".join(one.said(language) for one in self.requests)
+        return {"meetings": said, "when": _when(language, self.looked)}
+
+
+def drawn(dice: random.Random, level: int) -> Week:
+    """Draw a calendar and meetings that are asked for."""
     names = sorted(dice.sample(_NAMES, _PEOPLE[level]))
     first = 0 if level >= 5 else dice.randrange(len(DAYS) - _LOOKED[level] + 1)
     looked = DAYS[first : first + _LOOKED[level]]
@@ -126,9 +149,19 @@ def _draft(dice: random.Random, level: int) -> Draft:
         place = one.first([*meetings, *made], looked)
         assert place is not None
         made.append(one.meeting(*place))
-    served = Served(
-        dice, "planner", dice.choice(_SITES), {"people": [{"name": n} for n in names], "meetings": meetings}
-    )
+    return Week(names, looked, requests, meetings, made)
+
+
+def served_week(dice: random.Random, names: list[str], meetings: list[dict[str, Any]]) -> Served:
+    """Return a calendar of these people with these meetings."""
+    tables = {"people": [{"name": n} for n in names], "meetings": meetings}
+    return Served(dice, "planner", dice.choice(_SITES), tables)
+
+
+def _draft(dice: random.Random, level: int) -> Draft:
+    week = drawn(dice, level)
+    names, requests, meetings, made = week.names, week.requests, week.meetings, week.made
+    served = served_week(dice, names, meetings)
     begin = [step for one in made[:-1] for step in add_meeting(names, one)]
     last, start, end = made[-1], made[-1]["start"], made[-1]["end"]
     length = end - start
@@ -148,19 +181,13 @@ def _draft(dice: random.Random, level: int) -> Draft:
     if begin:
         near["one forgotten"] = [*begin, DONE]
     return Draft(
-        _WORDINGS,
-        {"meetings": "; ".join(one.said("en") for one in requests), "when": _when("en", looked)},
+        WORDINGS,
+        week.named(),
         served.config(),
         served.evaluator({"meetings": [*meetings, *made]}),
         Ways([*begin, *add_meeting(names, last), DONE], near),
-        translations=_TRANSLATIONS,
-        translated={
-            language: {
-                "meetings": "; ".join(one.said(language) for one in requests),
-                "when": _when(language, looked),
-            }
-            for language in _TRANSLATIONS
-        },
+        translations=TRANSLATIONS,
+        translated={language: week.named(language) for language in TRANSLATIONS},
         changes=(),
     )
 
@@ -173,11 +200,11 @@ def _when(language: str, looked: tuple[str, ...]) -> str:
 
 def _requests(
     dice: random.Random, level: int, names: list[str], looked: tuple[str, ...]
-) -> tuple[list[_Request], list[dict[str, Any]]]:
+) -> tuple[list[Request], list[dict[str, Any]]]:
     """Draw what is asked for, and existing meetings that leave time for it."""
     while True:
         requests = [
-            _Request(
+            Request(
                 title,
                 dice.choice((30, 60)) if level <= 2 else dice.choice((60, 90, 120)),
                 tuple(sorted(dice.sample(names, _INVITED[level]))),

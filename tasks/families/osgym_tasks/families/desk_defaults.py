@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import random
+from typing import Any
 
 from osgym_tasks.desk import file_manager, home, sentence, shell_output
 from osgym_tasks.family import Draft, Family, Steps, Ways
 from osgym_tasks.pieces import DONE, every, key, tree_check, upload
 
 _TEXT = ("featherpad", "libreoffice-writer", "org.xfce.mousepad")
-_OFFERED = {
+OFFERED = {
     "txt": ("text/plain", _TEXT, 2),
     "md": ("text/markdown", _TEXT, 2),
     "json": ("application/json", _TEXT, 2),
@@ -19,7 +20,7 @@ _OFFERED = {
     "html": ("text/html", ("chromium", "google-chrome", *_TEXT), 0),
 }
 """Applications by ending: the type, the file manager's offers to open it, and the initial one of these."""
-_SAID = {
+APPLICATIONS = {
     "featherpad": "FeatherPad",
     "libreoffice-writer": "LibreOffice Writer",
     "org.xfce.mousepad": "Mousepad",
@@ -40,7 +41,7 @@ _STEMS = (
     "junior",
     "kernel",
 )
-_WORDINGS = (
+WORDINGS = (
     "The file manager shows {root}. Change default applications, so that {choices}. Other types of files "
     "keep their applications, and the files stay as they are.",
     "Set default applications for the types of the files in {root}, so that from now on {choices}. Do not "
@@ -54,7 +55,7 @@ _WORDINGS = (
     "It annoys me to pick a program each time. Could you make it the default that {choices}? All other "
     "types stay as they are, and so do the files that you see.",
 )
-_TRANSLATIONS = {
+TRANSLATIONS = {
     "de": (
         "Meine Dateien gehen immer im falschen Programm auf. Stell die Standardprogramme so ein: {choices}"
         ". Beispiele liegen im offenen Ordner. Ändere weder diese Dateien noch die Standardprogramme "
@@ -78,64 +79,77 @@ _CHOICE = {
 }
 
 
-def _draft(dice: random.Random, level: int) -> Draft:
+def drawn(dice: random.Random, level: int) -> tuple[str, dict[str, str], dict[str, str], str]:
+    """Draw a folder, the text of each of its files by name, applications by ending, and another ending."""
     root = home(f"Documents/{dice.choice(('Samples', 'Inbox', 'Mixed', 'Various'))}")
-    endings = dice.sample(tuple(_OFFERED), _TYPES[level])
+    endings = dice.sample(tuple(OFFERED), _TYPES[level])
     picked = {ending: _other(dice, ending) for ending in endings}
-    names = [f"{stem}{number}.{ending}" for stem in _STEMS for number in (1, 2) for ending in _OFFERED]
-    neighbour = next(ending for ending in _OFFERED if ending not in endings)
-    drawn = {f"{dice.choice(_STEMS)}0.{ending}" for ending in (*endings, neighbour)} | {
+    names = [f"{stem}{number}.{ending}" for stem in _STEMS for number in (1, 2) for ending in OFFERED]
+    neighbour = next(ending for ending in OFFERED if ending not in endings)
+    there = {f"{dice.choice(_STEMS)}0.{ending}" for ending in (*endings, neighbour)} | {
         *dice.sample(names, _FILES[level])
     }
-    files = {name: f"{name} {dice.randrange(10**6)}\n" for name in sorted(drawn)}
-    first = {ending: offered[at] for ending, (_, offered, at) in _OFFERED.items()}
-    after = first | picked
-    types = {ending: kind for ending, (kind, _, _) in _OFFERED.items()}
-    look = "".join(f"xdg-mime query default {types[ending]}; " for ending in types)
+    files = {name: f"{name} {dice.randrange(10**6)}\n" for name in sorted(there)}
+    return root, files, picked, neighbour
+
+
+def defaults_check(picked: dict[str, str]) -> tuple[str, dict[str, Any], dict[str, Any]]:
+    """Return the check, for `every`, that types have these applications, and all others the initial ones."""
+    after = {ending: offered[at] for ending, (_, offered, at) in OFFERED.items()} | picked
+    look = "".join(f"xdg-mime query default {kind}; " for kind, _, _ in OFFERED.values())
+    return shell_output(look, "".join(f"{app}.desktop\n" for app in after.values()))
+
+
+def named(said: dict[str, str], language: str = "en") -> dict[str, str]:
+    """Return the values that the wordings need besides the folder, from names of applications by ending."""
+    return {"choices": sentence((_CHOICE[language].format(*pair) for pair in said.items()), language)}
+
+
+def begin(root: str, files: dict[str, str]) -> list[dict[str, Any]]:
+    return [upload({f"{root}/{name}": text for name, text in files.items()}), *file_manager(root)]
+
+
+def _draft(dice: random.Random, level: int) -> Draft:
+    root, files, picked, neighbour = drawn(dice, level)
+    endings = list(picked)
+    said = {ending: APPLICATIONS[app] for ending, app in picked.items()}
     near = {
-        "another type": _ways(files, {neighbour: _other(dice, neighbour)}),
-        "another application": _ways(files, {**picked, endings[0]: _third(endings[0], picked[endings[0]])}),
+        "another type": ways(files, {neighbour: _other(dice, neighbour)}),
+        "another application": ways(files, {**picked, endings[0]: _third(endings[0], picked[endings[0]])}),
     }
     if len(endings) > 1:
-        near["one forgotten"] = _ways(files, {ending: picked[ending] for ending in endings[1:]})
-    said = {
-        language: sentence((one.format(ending, _SAID[app]) for ending, app in picked.items()), language)
-        for language, one in _CHOICE.items()
-    }
+        near["one forgotten"] = ways(files, {ending: picked[ending] for ending in endings[1:]})
     return Draft(
-        _WORDINGS,
-        {"root": root, "choices": said["en"]},
-        [upload({f"{root}/{name}": text for name, text in files.items()}), *file_manager(root)],
-        every(
-            shell_output(look, "".join(f"{after[ending]}.desktop\n" for ending in types)),
-            tree_check(root, files),
-        ),
-        Ways(_ways(files, picked), near),
+        WORDINGS,
+        {"root": root, **named(said)},
+        begin(root, files),
+        every(defaults_check(picked), tree_check(root, files)),
+        Ways(ways(files, picked), near),
         changes=[],
         shown=("root",),
-        translations=_TRANSLATIONS,
-        translated={language: {"choices": said[language]} for language in _TRANSLATIONS},
+        translations=TRANSLATIONS,
+        translated={language: named(said, language) for language in TRANSLATIONS},
     )
 
 
 def _other(dice: random.Random, ending: str) -> str:
-    _, offered, at = _OFFERED[ending]
-    return dice.choice([app for app in offered if app in _SAID and app != offered[at]])
+    _, offered, at = OFFERED[ending]
+    return dice.choice([app for app in offered if app in APPLICATIONS and app != offered[at]])
 
 
 def _third(ending: str, app: str) -> str:
-    _, offered, at = _OFFERED[ending]
-    return next(one for one in offered if one in _SAID and one not in (app, offered[at]))
+    _, offered, at = OFFERED[ending]
+    return next(one for one in offered if one in APPLICATIONS and one not in (app, offered[at]))
 
 
-def _ways(files: dict[str, str], picked: dict[str, str]) -> Steps:
+def ways(files: dict[str, str], picked: dict[str, str]) -> Steps:
     """Return steps in the properties of a file of each type, which have a list of applications.
 
     Plain text comes last: its choice also changes the order of the lists of its subtypes.
     """
     steps: Steps = []
     for ending, app in sorted(picked.items(), key=lambda choice: choice[0] == "txt"):
-        _, offered, at = _OFFERED[ending]
+        _, offered, at = OFFERED[ending]
         far = offered.index(app) - at
         name = next(name for name in files if name.endswith(f".{ending}"))
         # Each a step of its own: the search selects what it found only when the window has come to rest.

@@ -15,7 +15,7 @@ _DOERS = ("Anna", "Bilal", "Chen", "Dora", "Emeka", "Fatima", "Goran", "Hana")
 _DEEDS = ("orders paper", "waters the plants", "calls the bank", "books the room", "checks the lamps")
 _DAYS = ("Monday", "Tuesday", "Wednesday", "Thursday", "Friday")
 _FILES = ("duties.txt", "rota.txt", "week.txt", "chores.txt")
-_WORDINGS = (
+WORDINGS = (
     "In the file that the text editor shows, {edits}. Leave all other lines as they are and save {path}.",
     "The file {path} is open in the editor. In it, {edits}; change nothing else, and save the file.",
     "Please {edits} in {path}, which you see in the text editor. Save it; the other lines stay.",
@@ -26,7 +26,7 @@ _WORDINGS = (
     "Two colleagues have swapped, and more besides. In the open file, {edits}. Save it under its name with "
     "the rest untouched.",
 )
-_TRANSLATIONS = {
+TRANSLATIONS = {
     "de": (
         "Der Plan hat sich geändert, und die offene Liste stimmt nicht mehr: {edits}. Alle anderen Zeilen "
         "bleiben, wie sie sind. Speichere die Datei.",
@@ -46,53 +46,61 @@ _EDIT = {
 """Words for an edit, and between edits, by language."""
 
 
-def _draft(dice: random.Random, level: int) -> Draft:
+def drawn(dice: random.Random, level: int) -> tuple[list[str], list[int], list[str], str]:
+    """Draw the lines of a file, the places of those to replace, their new lines, and the file's name."""
     everything = [f"{doer} {deed} on {day}" for doer in _DOERS for deed in _DEEDS for day in _DAYS]
     picked = dice.sample(everything, _LINES[level] + _EDITS[level])
     lines, news = picked[: _LINES[level]], picked[_LINES[level] :]
     places = sorted(dice.sample(range(len(lines)), len(news)))
-    path = f"{HOME}/Documents/{dice.choice(_FILES)}"
+    return lines, places, news, dice.choice(_FILES)
+
+
+def named(lines: list[str], places: list[int], news: list[str], language: str = "en") -> dict[str, str]:
+    """Return the values that the wordings need besides the path."""
+    one, then = _EDIT[language]
+    pairs = zip(places, news, strict=True)
+    return {"edits": then.join(one.format(lines[at], new) for at, new in pairs)}
+
+
+def _draft(dice: random.Random, level: int) -> Draft:
+    lines, places, news, name = drawn(dice, level)
+    path = f"{HOME}/Documents/{name}"
     wanted = _with(lines, places, news)
-    edits = {
-        language: then.join(one.format(lines[at], new) for at, new in zip(places, news, strict=True))
-        for language, (one, then) in _EDIT.items()
-    }
     beside = [place + 1 if place + 1 < len(lines) and place + 1 not in places else place for place in places]
     if beside == places:  # each is followed by another that changes, or is the last
         beside = [next(at for at in range(len(lines)) if at not in places), *places[1:]]
     near = {
-        "not saved": [*_edit(places, news), DONE],
-        "the line beside": [*_edit(beside, news), _SAVE, DONE],
+        "not saved": [*edit(places, news), DONE],
+        "the line beside": [*edit(beside, news), SAVE, DONE],
     }
     if len(news) > 1:
-        near["one line forgotten"] = [*_edit(places[:-1], news[:-1]), _SAVE, DONE]
-    name = path.rpartition("/")[2]
+        near["one line forgotten"] = [*edit(places[:-1], news[:-1]), SAVE, DONE]
     return Draft(
-        _WORDINGS,
-        {"edits": edits["en"], "path": path},
+        WORDINGS,
+        {"path": path, **named(lines, places, news)},
         [
-            upload({path: _text(lines)}),
+            upload({path: text_of(lines)}),
             *launch(name, "mousepad", path),
             execute("wmctrl", "-x", "-r", "mousepad.Mousepad", "-e", "0,300,150,1000,700"),
             execute("wmctrl", "-x", "-a", "mousepad.Mousepad"),
         ],
-        every(text_check(path, _text(wanted))),
+        every(text_check(path, text_of(wanted))),
         Ways(
-            [*_edit(places, news), _SAVE, DONE],
+            [*edit(places, news), SAVE, DONE],
             near,
-            right={"no last line end": [*_edit(places, news), without_last_end(), _SAVE, DONE]},
+            right={"no last line end": [*edit(places, news), without_last_end(), SAVE, DONE]},
         ),
         changes=(path,),
         shown=("path",),
-        translations=_TRANSLATIONS,
-        translated={language: {"edits": edits[language]} for language in _TRANSLATIONS},
+        translations=TRANSLATIONS,
+        translated={language: named(lines, places, news, language) for language in TRANSLATIONS},
     )
 
 
-_SAVE: list[dict[str, Any]] = [key("ctrl", "s")]
+SAVE: list[dict[str, Any]] = [key("ctrl", "s")]
 
 
-def _text(lines: list[str]) -> str:
+def text_of(lines: list[str]) -> str:
     return "".join(f"{line}\n" for line in lines)
 
 
@@ -101,7 +109,7 @@ def _with(lines: list[str], places: list[int], news: list[str]) -> list[str]:
     return [changed.get(at, line) for at, line in enumerate(lines)]
 
 
-def _edit(places: list[int], news: list[str]) -> Steps:
+def edit(places: list[int], news: list[str]) -> Steps:
     """Return a step for each line: to the top, down to it, over it."""
     return [
         [

@@ -10,7 +10,7 @@ from osgym_tasks.family import Draft, Family, Steps
 from osgym_tasks.gimp import PICTURES, Edit, edits_draft, menu, scene
 from osgym_tasks.pieces import key
 
-_WORDINGS = (
+WORDINGS = (
     "The picture {first} is open. Do this: {edits}. Leave the files you began with as they are.",
     "GIMP shows {first}. Please {edits}. The files from before stay unchanged.",
     "{first} is open in GIMP. Your work: {edits}. Do not overwrite what was there before.",
@@ -31,12 +31,17 @@ _D50 = (0.2225, 0.7169, 0.0606)
 """Weights of sRGB's red, green and blue in the luminance, adapted to D50 (ICC, as babl has it)."""
 
 
-def _draft(dice: random.Random, level: int) -> Draft:
+def drawn(dice: random.Random, level: int) -> list[Edit]:
+    """Draw pictures, each with what is to be done to it."""
     edits = []
     for _ in range(PICTURES[level]):
         before = scene(dice, dice.randrange(28, 33) * (10 if level == 1 else 15), dice.randrange(24, 28) * 10)
         edits.append(_edit(dice, before, both=level > 1))
-    return edits_draft(dice, _WORDINGS, edits)
+    return edits
+
+
+def _draft(dice: random.Random, level: int) -> Draft:
+    return edits_draft(dice, WORDINGS, drawn(dice, level))
 
 
 def _edit(dice: random.Random, before: Image.Image, *, both: bool) -> Edit:

@@ -22,7 +22,7 @@ _TEXTS = (
     "I have passed it on.", "We need one more week.", "Count me in.", "Please ask me again in March.",
 )  # fmt: skip
 _NUMBER = "The number is {}."
-_WORDINGS = (
+WORDINGS = (
     "In the web mail that is open in the browser, {replies}. Use the reply of each message, keep its "
     "subject, and send nothing else.",
     "Please answer mail in the open web mail: {replies}. Reply to the messages themselves, leave the "
@@ -39,7 +39,7 @@ _WORDINGS = (
 
 
 @dataclass(frozen=True, slots=True)
-class _Reply:
+class Reply:
     """An answer.
 
     Attributes:
@@ -55,11 +55,12 @@ class _Reply:
     copy: tuple[str, str] = ("", "")
 
 
-def _draft(dice: random.Random, level: int) -> Draft:
+def drawn(dice: random.Random, level: int) -> tuple[list[Row], list[Row], list[Reply], dict[int, int]]:
+    """Draw people, messages, replies, and places of messages that may be mistaken for the answered ones."""
     persons = people(dice, _PEOPLE[level])
     rows, targets, twins = _rows(dice, level, persons)
     texts = dice.sample(_TEXTS, len(targets))
-    replies = [_Reply(at, text) for at, text in zip(targets, texts, strict=True)]
+    replies = [Reply(at, text) for at, text in zip(targets, texts, strict=True)]
     if level >= 4:
         replies[-1] = replace(replies[-1], to_all=True)
     if level >= 5:
@@ -67,33 +68,39 @@ def _draft(dice: random.Random, level: int) -> Draft:
         has = {rows[targets[1]]["sender"], persons[0]["address"]}
         third = dice.choice([one for one in persons if one["address"] not in has])
         replies[1] = replace(replies[1], copy=(third["name"], third["address"]))
-    names = {row["address"]: row["name"] for row in persons}
-    served = Served(
-        dice,
-        "mail",
-        dice.choice(TITLES),
-        {"people": persons, "folders": [{"name": name} for name in FOLDERS], "messages": rows, "sent": []},
-    )
+    return persons, rows, replies, twins
+
+
+def served_mail(dice: random.Random, persons: list[Row], rows: list[Row]) -> Served:
+    """Return a mail with these people and messages."""
+    folders = [{"name": name} for name in FOLDERS]
+    tables = {"people": persons, "folders": folders, "messages": rows, "sent": []}
+    return Served(dice, "mail", dice.choice(TITLES), tables)
+
+
+def _draft(dice: random.Random, level: int) -> Draft:
+    persons, rows, replies, twins = drawn(dice, level)
+    served = served_mail(dice, persons, rows)
     first, *others = replies
     near = {
-        "another message": [*_ways(rows, persons, [replace(first, at=twins[first.at]), *others]), DONE],
+        "another message": [*ways(rows, persons, [replace(first, at=twins[first.at]), *others]), DONE],
     }
     if len(replies) == 1:
-        near["not sent"] = [*_ways(rows, persons, replies)[:-1], DONE]
+        near["not sent"] = [*ways(rows, persons, replies)[:-1], DONE]
     else:
-        near["one forgotten"] = [*_ways(rows, persons, replies[:-1]), DONE]
+        near["one forgotten"] = [*ways(rows, persons, replies[:-1]), DONE]
     if level >= 4:
         alone = [*replies[:-1], replace(replies[-1], to_all=False)]
-        near["to the sender alone"] = [*_ways(rows, persons, alone), DONE]
+        near["to the sender alone"] = [*ways(rows, persons, alone), DONE]
     if level >= 5:
         wrong = replace(first, text=_NUMBER.format(number_in(rows[first.at])))
-        near["another number"] = [*_ways(rows, persons, [wrong, *others]), DONE]
+        near["another number"] = [*ways(rows, persons, [wrong, *others]), DONE]
     return Draft(
-        _WORDINGS,
-        {"replies": "; ".join(_said(rows, names, reply, level) for reply in replies)},
+        WORDINGS,
+        named(persons, rows, replies, level),
         served.config(),
         served.evaluator({"sent": [_sent(rows, persons, reply) for reply in replies]}),
-        Ways([*_ways(rows, persons, replies), DONE], near),
+        Ways([*ways(rows, persons, replies), DONE], near),
         changes=(),
     )
 
@@ -136,7 +143,7 @@ def _rows(dice: random.Random, level: int, persons: list[Row]) -> tuple[list[Row
     return dated(dice, [row for _, _, row in drawn]), targets, twins
 
 
-def _with_number(dice: random.Random, rows: list[Row], reply: _Reply, targets: list[int]) -> _Reply:
+def _with_number(dice: random.Random, rows: list[Row], reply: Reply, targets: list[int]) -> Reply:
     """Return the reply with a number as its text, which another message has."""
     pairs = [(row["sender"], row["subject"]) for row in rows]
     wrong = number_in(rows[reply.at])
@@ -148,7 +155,13 @@ def _with_number(dice: random.Random, rows: list[Row], reply: _Reply, targets: l
     return replace(reply, text=_NUMBER.format(number_in(rows[told])), told=told)
 
 
-def _said(rows: list[Row], names: dict[str, str], reply: _Reply, level: int) -> str:
+def named(persons: list[Row], rows: list[Row], replies: list[Reply], level: int) -> dict[str, str]:
+    """Return the values that the wordings name."""
+    names = {row["address"]: row["name"] for row in persons}
+    return {"replies": "; ".join(_said(rows, names, reply, level) for reply in replies)}
+
+
+def _said(rows: list[Row], names: dict[str, str], reply: Reply, level: int) -> str:
     which = _which(rows[reply.at], names)
     if level >= 3:
         which = which.replace("the message", "the newest message", 1)
@@ -167,7 +180,7 @@ def _which(row: Row, names: dict[str, str]) -> str:
     return f'the message from {names[row["sender"]]} with the subject "{row["subject"]}"'
 
 
-def _sent(rows: list[Row], persons: list[Row], reply: _Reply) -> Row:
+def _sent(rows: list[Row], persons: list[Row], reply: Reply) -> Row:
     """Return the row that the server keeps of the reply."""
     row = rows[reply.at]
     others = [one for one in split(row["copies"]) if reply.to_all and one != persons[0]["address"]]
@@ -176,7 +189,7 @@ def _sent(rows: list[Row], persons: list[Row], reply: _Reply) -> Row:
             "subject": f"Re: {row['subject']}", "text": reply.text}  # fmt: skip
 
 
-def _ways(rows: list[Row], persons: list[Row], replies: list[_Reply]) -> Steps:
+def ways(rows: list[Row], persons: list[Row], replies: list[Reply]) -> Steps:
     """Return steps from each message to its answer's page, past addresses and subject into the text."""
     steps: Steps = []
     for reply in replies:

@@ -9,7 +9,7 @@ import random
 
 from osgym_tasks.families.files_rename import TRANSLATIONS, WORDINGS, begin, drawn, named, ways
 from osgym_tasks.family import Draft, Family, Ways
-from osgym_tasks.pieces import DONE, FAIL, INFEASIBLE, key
+from osgym_tasks.pieces import DONE, FAIL, infeasible, key
 
 
 def _draft(dice: random.Random, level: int) -> Draft:
@@ -28,7 +28,7 @@ def _draft(dice: random.Random, level: int) -> Draft:
         WORDINGS,
         {"root": root, **named(renames)},
         begin(root, there),
-        INFEASIBLE,
+        infeasible(),
         Ways([*([{"op": "type", "text": name}, key("esc")] for name in renames), FAIL], near),
         changes=(),
         shown=("root",),

@@ -6,6 +6,8 @@ A terminal may look at the shop by curl; an order that does not come from a page
 from __future__ import annotations
 
 import random
+from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any
 
 from osgym_tasks.family import Draft, Family, Steps, Ways
@@ -35,7 +37,7 @@ _STREETS = (
     "51 North Row",
 )
 _SHOPS = ("Corner Shop", "Old Mill Store", "Harbour Goods", "Market Hall")
-_WORDINGS = (
+WORDINGS = (
     "In the shop that is open in the browser, place one order: {lines}. It goes to {address}.{more} Order "
     "nothing else.",
     "Order for me, all in one order, in the shop in the browser: {lines}. Send it to {address}.{more} "
@@ -50,7 +52,37 @@ _WORDINGS = (
 )
 
 
-def _draft(dice: random.Random, level: int) -> Draft:
+@dataclass(frozen=True, slots=True)
+class Order:
+    """An order that is asked for: its lines, receiver, and coupon, empty for none."""
+
+    lines: list[dict[str, Any]]
+    to: dict[str, str]
+    coupon: str
+
+    def named(self, by_id: Mapping[int, Mapping[str, Any]]) -> dict[str, str]:
+        """Return the values that the wordings name."""
+        said = [
+            f"{row['quantity']} of {by_id[row['product']]['name']} in {row['colour']}, size {row['size']}"
+            for row in self.lines
+        ]
+        coupon = f" Use the coupon {self.coupon}." if self.coupon else " There is no coupon."
+        return {
+            "lines": "; ".join(said),
+            "address": f"{self.to['name']}, {self.to['street']}, {self.to['town']}",
+            "more": f" The delivery is {self.to['delivery']}.{coupon}",
+        }
+
+
+COUPONS: list[dict[str, Any]] = [
+    {"code": f"{word}{percent}", "percent": percent}
+    for word in ("SPRING", "FRIEND", "LUCKY")
+    for percent in (5, 10, 15)
+]
+
+
+def drawn(dice: random.Random, level: int) -> tuple[list[dict[str, Any]], Order]:
+    """Draw the goods of a shop, and an order of some of them."""
     products = goods(dice, _GOODS[level])
     picked = dice.sample([row for row in products if row["sold"] == "yes"], _LINES[level])
     lines = [
@@ -62,52 +94,45 @@ def _draft(dice: random.Random, level: int) -> Draft:
         }
         for row in picked
     ]
-    coupons: list[dict[str, Any]] = [{"code": f"{word}{percent}", "percent": percent}
-               for word in ("SPRING", "FRIEND", "LUCKY") for percent in (5, 10, 15)]  # fmt: skip
     to = {
         "name": dice.choice(_NAMES),
         "street": dice.choice(_STREETS),
         "town": dice.choice(TOWNS),
         "delivery": dice.choice(DELIVERIES[1:]) if level >= 3 else DELIVERIES[0],
     }
-    chosen = dice.choice(coupons) if level >= 2 else None
-    coupon: str = "" if chosen is None else chosen["code"]
-    served = Served(
-        dice,
-        "shop",
-        dice.choice(_SHOPS),
-        {"products": products, "coupons": coupons, "orders": [], "order_lines": []},
-    )
+    coupon = dice.choice(COUPONS)["code"] if level >= 2 else ""
+    return products, Order(lines, to, coupon)
+
+
+def served_shop(dice: random.Random, products: list[dict[str, Any]]) -> Served:
+    """Return a shop with these goods, coupons and no order."""
+    tables = {"products": products, "coupons": COUPONS, "orders": [], "order_lines": []}
+    return Served(dice, "shop", dice.choice(_SHOPS), tables)
+
+
+def _draft(dice: random.Random, level: int) -> Draft:
+    products, order = drawn(dice, level)
+    lines, to, coupon = order.lines, order.to, order.coupon
+    served = served_shop(dice, products)
     by_id = {row["id"]: row for row in products}
     cents = total(
         ((by_id[row["product"]]["cents"], row["quantity"]) for row in lines),
-        0 if chosen is None else chosen["percent"],
-    )
-    said = [
-        f"{row['quantity']} of {by_id[row['product']]['name']} in {row['colour']}, size {row['size']}"
-        for row in lines
-    ]
-    more = f" The delivery is {to['delivery']}." + (
-        f" Use the coupon {coupon}." if coupon else " There is no coupon."
+        next((row["percent"] for row in COUPONS if row["code"] == coupon), 0),
     )
     last = {**lines[-1]}
     options = by_id[last["product"]]["colours"].splitlines()
     twin = {**last, "colour": next(colour for colour in options if colour != last["colour"])}
     near = {
-        "another colour": [*_buy(by_id, [*lines[:-1], twin], to, coupon), DONE],
-        "not ordered": [*_buy(by_id, lines, to, coupon)[:-1], DONE],
+        "another colour": [*buy(by_id, [*lines[:-1], twin], to, coupon), DONE],
+        "not ordered": [*buy(by_id, lines, to, coupon)[:-1], DONE],
     }
     if level == 2:
-        near["no coupon"] = [*_buy(by_id, lines, to, ""), DONE]
+        near["no coupon"] = [*buy(by_id, lines, to, ""), DONE]
     if len(lines) > 1:
-        near["one forgotten"] = [*_buy(by_id, lines[:-1], to, coupon), DONE]
+        near["one forgotten"] = [*buy(by_id, lines[:-1], to, coupon), DONE]
     return Draft(
-        _WORDINGS,
-        {
-            "lines": "; ".join(said),
-            "address": f"{to['name']}, {to['street']}, {to['town']}",
-            "more": more,
-        },
+        WORDINGS,
+        order.named(by_id),
         served.config(),
         served.evaluator(
             {
@@ -115,12 +140,12 @@ def _draft(dice: random.Random, level: int) -> Draft:
                 "order_lines": [{"number": 1, **row} for row in lines],
             }
         ),
-        Ways([*_buy(by_id, lines, to, coupon), DONE], near),
+        Ways([*buy(by_id, lines, to, coupon), DONE], near),
         changes=(),
     )
 
 
-def _buy(
+def buy(
     by_id: dict[int, dict[str, Any]], lines: list[dict[str, Any]], to: dict[str, str], coupon: str
 ) -> Steps:
     """Return steps that put each good into the basket, then fill the form of the order field by field."""

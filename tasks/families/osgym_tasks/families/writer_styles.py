@@ -21,12 +21,12 @@ from osgym_tasks.writer import (
 _SECTIONS = {1: 2, 2: 3, 3: 5, 4: 7, 5: 10}
 _HEADINGS = {1: 1, 2: 2, 3: 3, 4: 4, 5: 6}
 _RANKS = {1: 1, 2: 1, 3: 2, 4: 2, 5: 3}
-_TOPICS = (
+TOPICS = (
     *("Opening hours", "Tools and keys", "Insurance", "First aid", "Deliveries", "Spring cleaning"),
     *("Lost property", "Parking", "Summer fair", "Guests and visitors", "Waste and recycling", "Heating"),
     *("Kitchen rota", "Fire drill", "Membership fees", "Noise at night", "Garden work", "Repairs"),
 )
-_WORDINGS = (
+WORDINGS = (
     "{path} is open in Writer. Give its lines the paragraph styles that they lack: {styles}. All other "
     "paragraphs keep their style and the text stays as it is. Save the file as docx.",
     "Please mark headings in the open document {path} by paragraph styles: {styles}. Nothing else changes; "
@@ -40,7 +40,7 @@ _WORDINGS = (
     "For people who use a screen reader, this text needs real headings: {styles}. Apply these paragraph "
     "styles and leave every other paragraph and all words alone. Save the open file as the docx that it is.",
 )
-_TRANSLATIONS = {
+TRANSLATIONS = {
     "de": (
         "Für ein Inhaltsverzeichnis brauchen die Überschriften im offenen Dokument richtige "
         "Absatzvorlagen: {styles}. Alle anderen Absätze und der Text bleiben, wie sie sind. Speichere die "
@@ -63,36 +63,38 @@ _SAID = {
 }
 
 
-def _draft(dice: random.Random, level: int) -> Draft:
-    topics = dice.sample(_TOPICS, _SECTIONS[level])
+def drawn(dice: random.Random, level: int) -> tuple[list[str], dict[int, int], str]:
+    """Draw the paragraphs, the ranks of headings by their places, in this order, and a path."""
+    topics = dice.sample(TOPICS, _SECTIONS[level])
     texts = sentences(dice, 2 * len(topics))
     rows = [row for n, topic in enumerate(topics) for row in (topic, *texts[2 * n : 2 * n + 2])]
     chosen = sorted(dice.sample(range(0, len(rows), 3), _HEADINGS[level]))
     ranks = [1 + n % _RANKS[level] for n in range(len(chosen))]
     dice.shuffle(ranks)
-    path = path_of(dice)
-    styles = dict(zip(chosen, ranks, strict=True))
-    by_rank = {n: [rows[at] for at in chosen if styles[at] == n] for n in (1, 2, 3, 4)}
+    return rows, dict(zip(chosen, ranks, strict=True)), path_of(dice)
+
+
+def named(rows: list[str], styles: dict[int, int], language: str = "en") -> dict[str, str]:
+    """Return the values that the wordings need besides the path."""
+    return {"styles": ", ".join(_SAID[language].format(rows[at], n) for at, n in styles.items())}
+
+
+def _draft(dice: random.Random, level: int) -> Draft:
+    rows, styles, path = drawn(dice, level)
+    by_rank = {n: [rows[at] for at in styles if styles[at] == n] for n in (1, 2, 3, 4)}
     rest = [row for at, row in enumerate(rows) if at not in styles]
-    first, rank = chosen[0], ranks[0]
+    first, rank = next(iter(styles.items()))
     near = {
-        "another rank": [*_apply({**styles, first: rank % 3 + 1}), *SAVE, DONE],
+        "another rank": [*apply({**styles, first: rank % 3 + 1}), *SAVE, DONE],
         "bold letters": [*_bold(list(styles)), *SAVE, DONE],
     }
-    if len(chosen) > 1:
-        near["one forgotten"] = [*_apply(dict(list(styles.items())[:-1])), *SAVE, DONE]
+    if len(styles) > 1:
+        near["one forgotten"] = [*apply(dict(list(styles.items())[:-1])), *SAVE, DONE]
     else:
-        near["the line below"] = [*_apply({first + 1: rank}), *SAVE, DONE]
-    said = {
-        language: ", ".join(one.format(rows[at], n) for at, n in styles.items())
-        for language, one in _SAID.items()
-    }
+        near["the line below"] = [*apply({first + 1: rank}), *SAVE, DONE]
     return Draft(
-        _WORDINGS,
-        {
-            "path": path,
-            "styles": said["en"],
-        },
+        WORDINGS,
+        {"path": path, **named(rows, styles)},
         opened(path, docx_bytes(rows)),
         every(
             wanted_text(path, rows),
@@ -103,18 +105,19 @@ def _draft(dice: random.Random, level: int) -> Draft:
                 {"path": _IN_STYLE.format("Normal"), "include": rest},
             ),
         ),
-        Ways([*_apply(styles), *SAVE, DONE], near),
+        Ways([*apply(styles), *SAVE, DONE], near),
         changes=[path],
         shown=("path",),
-        translations=_TRANSLATIONS,
-        translated={language: {"styles": said[language]} for language in _TRANSLATIONS},
+        translations=TRANSLATIONS,
+        translated={language: named(rows, styles, language) for language in TRANSLATIONS},
     )
 
 
 _IN_STYLE = ".//w:pStyle[@w:val='{}']/../.."
 
 
-def _apply(styles: dict[int, int]) -> Steps:
+def apply(styles: dict[int, int]) -> Steps:
+    """Return steps that give paragraphs the styles of headings of these ranks."""
     return [[*at_paragraph(at), key("ctrl", str(rank))] for at, rank in styles.items()]
 
 
