@@ -1,4 +1,4 @@
-"""Parts of long tasks that make files: pictures that GIMP exports."""
+"""Parts of long tasks that make files: pictures that GIMP exports, sheets as CSV."""
 
 from __future__ import annotations
 
@@ -6,10 +6,11 @@ from dataclasses import dataclass
 
 from PIL import Image
 
-from osgym_tasks import gimp
+from osgym_tasks import calc, gimp
 from osgym_tasks.family import Steps
 from osgym_tasks.long import Part
 from osgym_tasks.long_parts import name_of
+from osgym_tasks.pieces import key, text_check
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,3 +45,21 @@ class Picture:
         )
         export = gimp.exported(self.target)
         return Part(f"the picture {name_of(self.source)}", 1, check, [(window, legs)], [(window, export)])
+
+
+def exported_csv_part(book: str, target: str, text: str, legs: Steps) -> Part:
+    """Return the part that saves the shown sheet as CSV, after which Calc shows that file.
+
+    Args:
+        book: Path of the open workbook.
+        target: Path of the new file.
+        text: Its lines, each with its end.
+        legs: Steps that show the sheet and prepare it.
+    """
+    save = [
+        [key("ctrl", "shift", "s"), calc.pause(1500)],
+        [key("ctrl", "a"), calc.typed(target), calc.pause(1500)],
+        *([[key("enter"), calc.pause(1500)]] * 2),
+    ]
+    window = name_of(book)
+    return Part("the export", 2, text_check(target, text), [(window, legs)], [(window, save)])
