@@ -1,12 +1,13 @@
-"""Parts of long tasks that make files: pictures that GIMP exports, sheets as CSV."""
+"""Parts of long tasks that make files: pictures that GIMP exports, sheets as CSV, documents with headings."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from PIL import Image
 
-from osgym_tasks import calc, gimp
+from osgym_tasks import calc, gimp, writer
 from osgym_tasks.family import Steps
 from osgym_tasks.long import Part
 from osgym_tasks.long_parts import name_of
@@ -63,3 +64,29 @@ def exported_csv_part(book: str, target: str, text: str, legs: Steps) -> Part:
     ]
     window = name_of(book)
     return Part("the export", 2, text_check(target, text), [(window, legs)], [(window, save)])
+
+
+def headings_part(path: str, rows: Sequence[str], headings: Sequence[str]) -> Part:
+    """Return the part that gives lines of a document the style Heading 1 and saves it."""
+    steps: Steps = [
+        [*writer.at_paragraph(rows.index(heading)), writer.CALM, key("ctrl", "1"), writer.CALM]
+        for heading in headings
+    ]
+    styled = ".//w:pStyle[@w:val='Heading1']/../.."
+    check = writer.wanted_parts(path, {"path": styled, "values": [*headings]})
+    return Part("the headings", 2, check, [(name_of(path), steps)], [(name_of(path), writer.SAVE)])
+
+
+def paragraphs_part(path: str, rows: Sequence[str], below: Mapping[str, str]) -> Part:
+    """Return the part that adds a paragraph below lines of a document, from the last one up, and saves it.
+
+    Args:
+        below: New paragraphs by the lines above them.
+    """
+    steps: Steps = []
+    for above in reversed([*below]):
+        steps.append([*writer.at_paragraph(rows.index(above)), key("end"), writer.CALM, key("enter")])
+        steps.append([writer.CALM, {"op": "type", "text": below[above]}, writer.CALM])
+    made = [one for row in rows for one in ([row, below[row]] if row in below else [row])]
+    check = writer.wanted_text(path, made)
+    return Part("the paragraphs", 3, check, [(name_of(path), steps)], [(name_of(path), writer.SAVE)])
