@@ -22,6 +22,7 @@ from osgym_certify.signing import KeyFileError, is_signed, private_key, public_k
 from osgym_certify.sources import UnknownName, subjects
 from osgym_certify.subject import Subject
 from osgym_certify.summary import verdicts
+from osgym_certify.table import certificates_table
 from osgym_certify.terminal import TaskProgress, show
 from osgym_cli.episode_options import Hosts, episode_host_options
 from osgym_host.cli.terminal import EXIT_INTERRUPTED, interrupt_once
@@ -56,6 +57,7 @@ RECORD_EPILOG = """
 Examples:
   osgym task certificates out/certify/certificates.jsonl
   osgym task certificates out/certify/certificates.jsonl --public-key public.pem --page certificates.html
+  osgym task certificates out/certify/certificates.jsonl --table tasks/CERTIFICATES.md
 
 \b
 Exit codes: 0 all tasks are certified - 2 wrong usage - 3 a task is not, or a signature is wrong.
@@ -171,7 +173,7 @@ def certify(
     console = Console(width=None if sys.stdout.isatty() else WIDTH)
     parameters = {"seed": seed, "golden_runs": golden_runs, "max_ends": max_ends}
     made = _certified(_Work(hosts, found, at_once, signer, parameters, out, again), console)
-    _write_page(out / PAGE, made)
+    _write(out / PAGE, certificates_page(made))
     show(console, made)
     console.print(f"\nRecord: {out / RECORD}\nPage:   {out / PAGE}", highlight=False, markup=False)
     sys.exit(_exit_code(made, bool(wrong)))
@@ -186,7 +188,12 @@ def certify(
     help="Ed25519 public key (PEM): only certificates that it signed count.",
 )
 @click.option("--page", type=click.Path(path_type=Path, dir_okay=False), help="File for the page.")
-def certificates(record: Path, public_key_file: Path | None, page: Path | None) -> None:
+@click.option(
+    "--table",
+    type=click.Path(path_type=Path, dir_okay=False),
+    help="File for a Markdown table, to be kept beside the tasks.",
+)
+def certificates(record: Path, public_key_file: Path | None, page: Path | None, table: Path | None) -> None:
     """Show a record of certificates, and check its signatures."""
     found = read_record(record)
     unsigned: list[Certificate] = []
@@ -199,7 +206,9 @@ def certificates(record: Path, public_key_file: Path | None, page: Path | None) 
     for one in unsigned:
         click.echo(f"osgym: {escape_controls(one.task)}: no valid signature by this key", err=True)
     if page is not None:
-        _write_page(page, found)
+        _write(page, certificates_page(found))
+    if table is not None:
+        _write(table, certificates_table(found))
     show(Console(width=None if sys.stdout.isatty() else WIDTH), found)
     sys.exit(EXIT_NOT_CERTIFIED if unsigned else _exit_code(found, False))
 
@@ -248,10 +257,10 @@ async def _certify(work: _Work, console: Console) -> list[Certificate]:
     return [one for one in read_record(record) if one.digest in digests and one.image == settings.image]
 
 
-def _write_page(path: Path, found: Sequence[Certificate]) -> None:
+def _write(path: Path, text: str) -> None:
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(certificates_page(found), encoding="utf-8")
+        path.write_text(text, encoding="utf-8")
     except OSError as error:
         raise click.ClickException(f"{path}: {error.strerror or error}") from error
 
