@@ -10,7 +10,7 @@ from typing import Any
 
 from osgym_certify.sense import Code, Finding, Severity
 
-EDITION = 1
+EDITION = 2
 """Number that is raised when end states or verdicts change, so that older certificates are made again."""
 
 

@@ -186,7 +186,7 @@ TABS = {"type": "open_tabs_info"}
          evaluated(both({"func": "infeasible"}, SOUND["evaluator"], conj="or")), "evaluator.conj"),
         (Code.INFEASIBLE_MIXED, W, evaluated(both({"func": "infeasible"}, SOUND["evaluator"])),
          "evaluator.func[1] demands a change"),
-        (Code.UNKNOWN_END, W, task(osgym={"allows": [{"end": "text: x*", "why": "a"}]}),
+        (Code.UNKNOWN_END, D, task(osgym={"allows": [{"end": "text: x*", "why": "a"}]}),
          "osgym.allows[0].end"),
     ],
 )  # fmt: skip
@@ -233,6 +233,8 @@ POLLED = "for i in $(seq 40); do grep -q figs x && break; sleep 0.1; done"
         (Code.CANNOT_FAIL, command("echo $(cat x)", shell=True)),
         (Code.UNTOUCHED, evaluated(both(SOUND["evaluator"], HOME))),
         (Code.UNTOUCHED, evaluated(both(EMPTY, SOUND["evaluator"]))),
+        (Code.UNTOUCHED,
+         evaluated(check("check_text_lines", FILE, {"lines": ["3 apples", "2 pears"], "line_end": "\r"}))),
         (Code.UNTOUCHED, evaluated(PEARS, config=[*SOUND["config"], run(["rm", NOTE])])),
         (Code.INFEASIBLE_MIXED, evaluated(both({"func": "infeasible"}, HOME))),
         (Code.INFEASIBLE_MIXED, evaluated({"func": "infeasible"})),

@@ -36,6 +36,8 @@ _ELEMENTS_KEPT = frozenset(
     ("sheetPr", "dimension", "sheetViews", "sheetFormatPr", "cols", "sheetData", "mergeCells", "printOptions",
      "pageMargins", "pageSetup", "headerFooter")
 )  # fmt: skip
+_LAST_ROW = 1_048_576
+"""Number of the last row that a sheet can have."""
 _SPELLINGS = (
     ("0.00E+00", "0.00E+000"),
     ("[$$-409]#,##0.00", "[$$-409]#,##0.00;[RED]-[$$-409]#,##0.00", "[$USD] #,##0.00", '"$"#,##0.00'),
@@ -113,8 +115,11 @@ def _empty_rows(scene: Scene) -> bool:
     sheet = scene.draw_sheet()
     if sheet is None:
         return False
-    rows = [integer(row, "r") for row in sheet.data]
-    for number in range(rows[-1] + 1, rows[-1] + 1 + scene.dice.randint(2, 5)):
+    last = integer(sheet.data[-1], "r")
+    added = scene.dice.randint(2, 5)
+    if last + added > _LAST_ROW:
+        return False
+    for number in range(last + 1, last + 1 + added):
         row = etree.SubElement(sheet.data, f"{S}row", r=str(number))
         etree.SubElement(row, f"{S}c", r=f"A{number}", s="0")
     return True

@@ -51,7 +51,7 @@ def _holds(func: str, rules: Mapping[str, Any], data: bytes) -> bool | None:
     except UnicodeDecodeError:
         return None
     match func:
-        case "check_text_lines":
+        case "check_text_lines" if "line_end" not in rules:
             return text.removesuffix("\n").split("\n") == (list(rules.get("lines", ())) or [""])
         case "compare_config" | "compare_answer":
             return text == str(rules.get("expected"))

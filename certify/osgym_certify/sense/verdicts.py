@@ -161,4 +161,4 @@ def _unknown_ends(view: View, known_ends: Collection[str] | None) -> Iterator[Fi
                 f"osgym.allows[{place}].end matches no end state of a certificate ({quoted(allowed.end)}): "
                 "correct the name, or remove the entry"
             )
-            yield Finding(Code.UNKNOWN_END, Severity.WRONG, text)
+            yield Finding(Code.UNKNOWN_END, Severity.DOUBTFUL, text)
