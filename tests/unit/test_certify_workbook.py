@@ -24,8 +24,6 @@ from osgym_certify.ends.xlsx_parts import Book, CellContent
 
 ROWS = [("Anna", 4, 10), ("Bilal", 5, 20), ("Chen", 6, 30), ("Dora", 7, 40)]
 FAMILIES_OF_CALC = ["aggregate", "clean", "fill", "freeze", "lookup", "number_format", "sheets", "sort"]
-INLINE = {"texts stored in their cells", "saved by openpyxl"}
-"""Texts in cells, which the families' count of cells (`check_xml_parts`) does not see."""
 
 
 def sample(*, is_golden: bool) -> bytes:
@@ -321,6 +319,4 @@ def test_the_families_checks_agree(family: str) -> None:
         assert min(score(task, content.data, before).values()) == 0.0, content.name
     for content in made(workbook.equivalents, golden):
         scores = score(task, content.data, before)
-        if content.name in INLINE:
-            scores.pop("check_xml_parts")
         assert set(scores.values()) == {1.0}, (content.name, scores)

@@ -189,6 +189,28 @@ def test_lines_by_any_line_ends(data: bytes, folders: bool, score: float) -> Non
     assert bool(verdict.note) is (score == 0)
 
 
+@pytest.mark.parametrize(
+    ("data", "line_end", "mark", "score"),
+    [
+        (b"12\r34\r", "\r", False, 1.0),
+        (b"12\r34", "\r", False, 1.0),
+        (b"\xef\xbb\xbf12\r\n34\r\n", "\r\n", True, 1.0),
+        (b"12\r34\n", "\r", False, 0.0),
+        (b"12\r\n34\r\n", "\n", False, 0.0),
+        (b"12\n34\n", "\r\n", False, 0.0),
+        (b"12\n34\n", "\n", True, 0.0),
+        (b"\xef\xbb\xbf12\n34\n", "\n", False, 0.0),
+        (b"12\r35\r", "\r", False, 0.0),
+    ],
+)
+def test_lines_by_one_line_end(data: bytes, line_end: str, mark: bool, score: float) -> None:
+    """Where a task asks for them, line ends and the byte order mark count, but for the last line's end."""
+    rules = {"lines": ["12", "34"], "line_end": line_end, "byte_order_mark": mark}
+    verdict = check_text_lines(InputFile(-1, "f", "result", data), rules)
+    assert verdict.score == score
+    assert bool(verdict.note) is (score == 0)
+
+
 def test_an_empty_file_has_no_lines() -> None:
     """And may be right."""
     assert check_text_lines(InputFile(-1, "f", "result", b""), {"lines": []}).score == 1.0

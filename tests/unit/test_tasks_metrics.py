@@ -195,6 +195,18 @@ def test_spreadsheet_cells(file: File) -> None:
     assert score("check_xlsx_cells", book, {"cells": {"A1": 1}}) == 0
     assert score("check_xlsx_cells", book, {"cells": {"C3": 1}}) == 0
     assert score("check_xlsx_cells", book, {"cells": {"Other!A1": "x"}}) == 0
+    some = {"cells": {"A1": "x", "Sheet1!B2": 0.3}}
+    assert score("check_xlsx_cells", book, some) == 1
+    assert score("check_xlsx_cells", book, {**some, "others_empty": True}) == 0
+    assert (
+        score("check_xlsx_cells", book, {"cells": {**some["cells"], "C3": True}, "others_empty": True}) == 1
+    )
+
+
+def test_cells_far_from_each_other_make_no_large_sheet(file: File) -> None:
+    """What counts is the number of cells that are stored."""
+    book = file(xlsx({"A1": "x", "XFD1048576": 1}))
+    assert score("check_xlsx_cells", book, {"cells": {"A1": "x"}}) == 1
 
 
 def test_opendocument_spreadsheets(file: File) -> None:
@@ -340,6 +352,20 @@ def test_images(file: File) -> None:
         assert score("check_image_properties", file(changed.getvalue()), rule) == right
     with pytest.raises(Unreadable, match="no PNG"):
         score("check_image_properties", file(buffer.getvalue()), {"picture": {"png_base64": "eA=="}})
+    halves = Image.new("RGB", (20, 10), (200, 100, 0))
+    halves.paste((100, 100, 200), (0, 0, 10, 10))
+    halves.save(wanted := io.BytesIO(), "PNG")
+    rule = {"picture": {"png_base64": base64.b64encode(wanted.getvalue()).decode(), "edge_px": 2}}
+    for place, colour, right in (
+        ((10, 4), (150, 100, 100), 1),  # mixed at the edge
+        ((10, 4), (220, 100, 0), 1),  # brighter at the edge, as scaling makes it
+        ((10, 4), (10, 100, 0), 0),  # too dark for it
+        ((14, 4), (150, 100, 100), 0),  # mixed where no edge is
+    ):
+        other = halves.copy()
+        other.putpixel(place, colour)
+        other.save(changed := io.BytesIO(), "PNG")
+        assert score("check_image_properties", file(changed.getvalue()), rule) == right
     for alpha, right in ((255, 1), (254, 0)):
         Image.new("RGBA", (4, 3), (10, 20, 30, alpha)).save(shown := io.BytesIO(), "PNG")
         assert score("check_image_properties", file(shown.getvalue()), {"size": [4, 3]}) == right

@@ -38,6 +38,7 @@ from osgym_osworld.metrics.formula_parser import (
     parse_area,
 )
 from osgym_osworld.metrics.formula_values import Evaluation, Formula, Model, Place
+from osgym_osworld.metrics.workbook_parts import stored_cells
 
 CHANGES = 3
 """Number of times that the numbers are changed."""
@@ -96,10 +97,12 @@ def _model(file: InputFile) -> Model:
     formulas: dict[Place, Formula] = {}
     ends: dict[str, tuple[int, int]] = {}
     for sheet in book.worksheets:
-        ends[sheet.title] = sheet.max_row, sheet.max_column
-        if sheet.max_row * sheet.max_column > MAX_CELLS:
-            raise file.bad(f"the sheet {sheet.title} is too large")
-        for cell in (cell for row in sheet.iter_rows() for cell in row):
+        full = [cell for cell in stored_cells(file, sheet, MAX_CELLS) if cell.value is not None]
+        ends[sheet.title] = (
+            max((one.row for one in full), default=1),
+            max((one.column for one in full), default=1),
+        )
+        for cell in full:
             place = str(sheet.title), int(cell.row or 0), int(cell.column or 0)
             if hasattr(cell.value, "ref"):
                 formulas.update(_array(sheet.title, cell.value))

@@ -25,6 +25,8 @@ if TYPE_CHECKING:
 
 FORMATS = ("PNG", "JPEG", "BMP", "GIF", "WEBP", "TIFF")
 MAX_PIXELS = 64_000_000
+_OVERSHOOT = 4
+"""Part of the contrast of an edge by which colours beside it may be brighter or darker: one in this many."""
 
 
 @reader
@@ -76,7 +78,8 @@ def has_alpha(image: Image.Image) -> bool:
 def check_image_properties(result: Argument, expected: Argument) -> Score:
     """``size`` [w, h], ``mode``, ``format``, ``pixels`` [{at, rgb, tolerance=0}], ``grey`` true, ``picture``.
 
-    ``picture`` {png_base64, tolerance=0} compares every pixel. An image of which a part is transparent is
+    ``picture`` {png_base64, tolerance=0, edge_px=0} compares every pixel. Within ``edge_px`` pixels of an
+    edge colours may mix, as they do when a picture is scaled. An image of which a part is transparent is
     wrong.
     """
     rules, image = rules_of(expected), open_image(as_file(result, "result"))
@@ -102,7 +105,7 @@ def check_image_properties(result: Argument, expected: Argument) -> Score:
 
 def _compare_with(image: Image.Image, rule: Mapping[str, Any]) -> Score:
     """Compare every pixel of an image in RGB with those of the picture in a rule."""
-    from PIL import Image, ImageChops
+    from PIL import Image, ImageChops, ImageFilter
 
     try:
         data = base64.b64decode(rule["png_base64"], validate=True)
@@ -112,7 +115,15 @@ def _compare_with(image: Image.Image, rule: Mapping[str, Any]) -> Score:
         raise Unreadable("expected", f"the picture in the rule is no PNG in base64: {error}") from error
     if image.size != wanted.size:
         return differ("size", list(image.size), list(wanted.size))
-    channels = ImageChops.difference(image, wanted).split()
+    darkest = brightest = wanted
+    if around := 2 * int(rule.get("edge_px", 0)):
+        darkest, brightest = (
+            wanted.filter(make(around + 1)) for make in (ImageFilter.MinFilter, ImageFilter.MaxFilter)
+        )
+        overshoot = ImageChops.subtract(brightest, darkest, scale=_OVERSHOOT)
+        darkest, brightest = ImageChops.subtract(darkest, overshoot), ImageChops.add(brightest, overshoot)
+    outside = ImageChops.subtract(darkest, image), ImageChops.subtract(image, brightest)
+    channels = [channel for one in outside for channel in one.split()]
     most = max(high for channel in channels for _, high in [channel.getextrema()])
     if most > rule.get("tolerance", 0):
         return Score(0.0, f"a pixel differs by {most}")

@@ -50,8 +50,7 @@ def _open(file: InputFile) -> Any:
     file.zip()
     book = openpyxl.load_workbook(io.BytesIO(file.data()))
     for sheet in book.worksheets:
-        if sheet.max_row * sheet.max_column > MAX_STYLED_CELLS:
-            raise file.bad(f"the sheet {sheet.title} is too large")
+        parts.stored_cells(file, sheet, MAX_STYLED_CELLS)
     return book
 
 

@@ -28,7 +28,7 @@ from osgym_host.tasks.metric_plugin import (
 )
 from osgym_osworld.metrics.settings import matches, unsupported_method
 from osgym_osworld.metrics.table_rules import PAIRS, SINGLES, Reference, Side, unsupported_parts
-from osgym_osworld.metrics.workbook_parts import STYLES, style
+from osgym_osworld.metrics.workbook_parts import STYLES, stored_cells, style
 
 MAX_CELLS = 2_000_000
 _CITY_ROWS = range(2, 23)
@@ -75,14 +75,11 @@ def _read_xlsx(file: InputFile) -> Book:
         raise file.bad(f"not a readable workbook: {type(error).__name__}: {error}") from error
     result: Book = {}
     for sheet in book.worksheets:
-        if sheet.max_row * sheet.max_column > MAX_CELLS:
-            raise file.bad(f"the sheet {sheet.title} is too large")
-        cells: Sheet = {}
-        for row in sheet.iter_rows():
-            for cell in row:
-                if cell.value is not None and cell.value != "":
-                    cells[cell.row, cell.column] = _plain(cell.value)
-        result[sheet.title] = cells
+        result[sheet.title] = {
+            (cell.row, cell.column): _plain(cell.value)
+            for cell in stored_cells(file, sheet, MAX_CELLS)
+            if cell.value is not None and cell.value != ""
+        }
     return result
 
 
@@ -266,16 +263,28 @@ def _compare_sheets(got: Sheet, wanted: Sheet, digits: int) -> Score:
 
 @metric()
 def check_xlsx_cells(result: Argument, expected: Argument) -> Score:
-    """``rules.cells`` maps ``B7`` or ``Sheet!B7`` to its value (null: empty); others do not count."""
-    book = read_book(as_file(result, "result"))
-    for reference, wanted in rules_of(expected)["cells"].items():
+    """``rules.cells`` maps ``B7`` or ``Sheet!B7`` to its value (null: empty).
+
+    Others count if ``rules.others_empty`` is true: then they are empty, on all sheets.
+    """
+    book, rules = read_book(as_file(result, "result")), rules_of(expected)
+    named = set()
+    for reference, wanted in rules["cells"].items():
         sheet_name, _, coordinate = str(reference).rpartition("!")
-        if sheet_name and sheet_name not in book:
+        sheet_name = sheet_name or next(iter(book), "")
+        if sheet_name not in book:
             return Score(0.0, f"there is no sheet {sheet_name}")
-        sheet = book[sheet_name] if sheet_name else next(iter(book.values()), {})
-        value = sheet.get(_position(coordinate))
+        place = _position(coordinate)
+        named.add((sheet_name, place))
+        value = book[sheet_name].get(place)
         if not _same(value, wanted):
             return differ(f"cell {reference}", value, wanted)
+    if rules.get("others_empty"):
+        for name, cells in book.items():
+            for place, value in cells.items():
+                if (name, place) not in named:
+                    row, column = place
+                    return differ(f"row {row}, column {column} of the sheet {name}", value, None)
     return Score(1.0)
 
 

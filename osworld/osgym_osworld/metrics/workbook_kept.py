@@ -22,6 +22,7 @@ from osgym_host.tasks.metric_plugin import (
     reader,
 )
 from osgym_osworld.metrics.formula_parser import Area, parse_area
+from osgym_osworld.metrics.workbook_parts import stored_cells
 
 MAX_CELLS = 500_000
 SMALLEST_PT = 6
@@ -84,8 +85,7 @@ def _open(file: InputFile) -> Any:
     file.zip()
     book = openpyxl.load_workbook(io.BytesIO(file.data()), keep_links=False)
     for sheet in book.worksheets:
-        if sheet.max_row * sheet.max_column > MAX_CELLS:
-            raise file.bad(f"the sheet {sheet.title} is too large")
+        stored_cells(file, sheet, MAX_CELLS)
     return book
 
 
@@ -140,21 +140,20 @@ def _is_thin(size: float | None) -> bool:
 
 def _cells(new: Any, old: Any, free: list[Area], formatted: list[Area]) -> str:
     """Return the first difference between the cells of two sheets; an empty text if they look the same."""
-    for row in range(1, max(new.max_row, old.max_row) + 1):
-        for column in range(1, max(new.max_column, old.max_column) + 1):
-            cell, before = new.cell(row, column), old.cell(row, column)
-            if _is_in(new.title, row, column, free):
-                if cell.value is not None and (problem := _unreadable(cell)):
-                    return f"{cell.coordinate} {problem}"
-                continue
-            if before.value is None and cell.value is not None:
-                return f"{cell.coordinate} was empty, and has {str(cell.value)[:60]!r}"
-            found, kept = _look(cell), _look(before)
-            if _is_in(new.title, row, column, formatted):
-                found["number format"] = kept["number format"]
-            for name, value in kept.items():
-                if found[name] != value and _UNKNOWN not in (found[name], value):
-                    return f"the {name} of {cell.coordinate} is {found[name]!r}, not {value!r}"
+    for row, column in sorted({*new._cells, *old._cells}):
+        cell, before = new.cell(row, column), old.cell(row, column)
+        if _is_in(new.title, row, column, free):
+            if cell.value is not None and (problem := _unreadable(cell)):
+                return f"{cell.coordinate} {problem}"
+            continue
+        if before.value is None and cell.value is not None:
+            return f"{cell.coordinate} was empty, and has {str(cell.value)[:60]!r}"
+        found, kept = _look(cell), _look(before)
+        if _is_in(new.title, row, column, formatted):
+            found["number format"] = kept["number format"]
+        for name, value in kept.items():
+            if found[name] != value and _UNKNOWN not in (found[name], value):
+                return f"the {name} of {cell.coordinate} is {found[name]!r}, not {value!r}"
     return ""
 
 

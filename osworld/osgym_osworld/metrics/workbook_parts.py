@@ -8,7 +8,20 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
+from osgym_host.tasks.metric_plugin import InputFile
+
 Facts = Mapping[object, object]
+
+
+def stored_cells(file: InputFile, sheet: Any, most: int) -> list[Any]:
+    """Return the cells that a sheet stores, by rows; empty rows far below a table are not among them.
+
+    Raises:
+        Unreadable: There are more than `most`.
+    """
+    if len(sheet._cells) > most:
+        raise file.bad(f"the sheet {sheet.title} is too large")
+    return [sheet._cells[place] for place in sorted(sheet._cells)]
 
 
 def charts(sheet: Any, properties: Iterable[str]) -> Facts:

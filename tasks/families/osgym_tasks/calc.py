@@ -163,15 +163,16 @@ SAVE: Steps = [[key("ctrl", "s"), pause(800)], [key("enter"), pause()]]
 """Save, and keep the format of Excel when it is asked for."""
 
 
-def cells(path: str, sheets: Mapping[str, Sequence[Sequence[Any]]]) -> Check:
-    """Check the values of all cells of these sheets' rows."""
+def cells(path: str, sheets: Mapping[str, Sequence[Sequence[Any]]], *, others_empty: bool = False) -> Check:
+    """Check the values of all cells of these sheets' rows; and that all other cells are empty."""
     wanted = {
         f"{name}!{letter(across)}{down}": value
         for name, rows in sheets.items()
         for down, row in enumerate(rows, 1)
         for across, value in enumerate(row)
     }
-    return "check_xlsx_cells", vm_file(path), {"cells": wanted}
+    rules = {"cells": wanted, **({"others_empty": True} if others_empty else {})}
+    return "check_xlsx_cells", vm_file(path), rules
 
 
 def styled(evaluator: dict[str, Any], path: str, rules: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
@@ -193,11 +194,6 @@ def xml_parts(path: str, *parts: dict[str, Any]) -> Check:
 def sheet_part(number: int, path: str, **wanted: Any) -> dict[str, Any]:
     """Return the rule for `xml_parts` about what a path finds on a sheet, counted from 1."""
     return {"part": f"xl/worksheets/sheet{number}.xml", "path": path, **wanted}
-
-
-def filled(number: int, count: int) -> dict[str, Any]:
-    """Return the rule for `xml_parts` about the number of cells with a value on a sheet."""
-    return sheet_part(number, "s:sheetData/s:row/s:c/s:v", count=count)
 
 
 def formulas(path: str, cells: Mapping[str, str]) -> Check:

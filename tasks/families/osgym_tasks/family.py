@@ -58,6 +58,7 @@ class Draft:
         evaluator: Evaluator in OSWorld's format.
         changes: Absolute paths that the task may change, each with all below it. All else in the home must
             stay as the set-up made it (`osgym_tasks.kept`).
+        allows: Reasons why ends of a certificate may earn another reward, by patterns of their names.
     """
 
     wordings: Sequence[str]
@@ -69,6 +70,7 @@ class Draft:
     shown: Collection[str] = ()
     translations: Mapping[str, Sequence[str]] = field(default_factory=dict)
     translated: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
+    allows: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def content(self) -> dict[str, str]:
@@ -203,7 +205,7 @@ class Family:
             "config": made.config,
             "related_apps": list(self.apps),
             "evaluator": made.evaluator,
-            "osgym": {"flavor": self.flavor, "apps": list(self.apps), "reach": False},
+            "osgym": {"flavor": self.flavor, "apps": list(self.apps), "reach": False, **_allowed(made)},
         }
         task = varied(
             task,
@@ -251,3 +253,8 @@ def dice_of(family: str, version: int, seed: int, level: int) -> random.Random:
     """Return the random generator of one instance, which nothing else uses."""
     key = json.dumps([family, version, seed, level]).encode()
     return random.Random(int.from_bytes(hashlib.sha256(key).digest()))  # noqa: S311 - dice
+
+
+def _allowed(made: Draft) -> dict[str, Any]:
+    ends = [{"end": end, "why": why} for end, why in made.allows.items()]
+    return {"allows": ends} if ends else {}

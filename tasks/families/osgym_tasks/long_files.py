@@ -23,14 +23,14 @@ class Picture:
         target: Path of the new file.
         edit: Steps that change the picture.
         after: Changed picture.
-        whole: Every pixel is compared; False where GIMP's edges are not Pillow's.
+        edge_px: Distance from edges within which GIMP's pixels are not Pillow's.
     """
 
     source: str
     target: str
     edit: Steps
     after: Image.Image
-    whole: bool = True
+    edge_px: int = 0
 
     def part(self, window: str, *, is_open: bool = False, edit: Steps | None = None) -> Part:
         """Return the part that makes the new file.
@@ -42,7 +42,7 @@ class Picture:
         """
         legs = [*([] if is_open else gimp.opened(self.source)), *(edit or self.edit)]
         check = gimp.picture_check(
-            self.target, self.after, tolerance=2 if self.whole else 6, whole=self.whole, format="PNG"
+            self.target, self.after, tolerance=6 if self.edge_px else 2, edge_px=self.edge_px, format="PNG"
         )
         export = gimp.exported(self.target)
         return Part(f"the picture {name_of(self.source)}", 1, check, [(window, legs)], [(window, export)])

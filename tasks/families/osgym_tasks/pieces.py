@@ -151,20 +151,33 @@ def outputs(expected: Mapping[tuple[str, ...], str]) -> dict[str, Any]:
     return every(*(output_check(argv, text) for argv, text in expected.items()))
 
 
-def text_check(path: str, text: str, *, folders: bool = False) -> tuple[str, dict[str, Any], dict[str, Any]]:
+def text_check(path: str, text: str, **rules: Any) -> tuple[str, dict[str, Any], dict[str, Any]]:
     """Return the check, for `every`, that a file has these lines; their line ends do not count.
 
     Args:
-        text: Lines, each with its end.
-        folders: Ignore slashes at the ends of lines, which are paths of folders.
+        text: Lines, each ended by a line feed.
+        rules: Further rules of `check_text_lines`.
     """
-    rules: dict[str, Any] = {"lines": text.removesuffix("\n").split("\n")}
-    return "check_text_lines", vm_file(path), {**rules, "folders": True} if folders else rules
+    return "check_text_lines", vm_file(path), {"lines": text.removesuffix("\n").split("\n"), **rules}
 
 
-def tree_check(root: str, files: Mapping[str, str | bytes]) -> tuple[str, dict[str, Any], dict[str, Any]]:
-    """Return the check, for `every`, that a folder holds these files with these contents, and no others."""
+def form_counts(why: str) -> dict[str, str]:
+    """Return what `Draft.allows` where line ends and the byte order mark of a text count, for this reason."""
+    return {"text: line ends changed to *": why, "text: byte order mark *": why}
+
+
+def tree_check(
+    root: str, files: Mapping[str, str | bytes], *, are_texts: bool = False
+) -> tuple[str, dict[str, Any], dict[str, Any]]:
+    """Return the check, for `every`, that a folder holds these files with these contents, and no others.
+
+    Args:
+        are_texts: All files are texts, whose last line may lack its end.
+    """
     contents = {path: data.encode() if isinstance(data, str) else data for path, data in files.items()}
     sums = sorted(f"{hashlib.sha256(data).hexdigest()}  ./{path}\n" for path, data in contents.items())
-    look = f"cd {shlex.quote(root)} && find . -type f -exec sha256sum {{}} + | LC_ALL=C sort"
+    found = "-exec sha256sum {} +"
+    if are_texts:
+        found = r"""-exec sh -c 'echo "$(sed "\$a\\" "$0" | sha256sum | cut -c -64)  $0"' {} \;"""
+    look = f"cd {shlex.quote(root)} && find . -type f {found} | LC_ALL=C sort"
     return output_check(("bash", "-c", look), "".join(sums))

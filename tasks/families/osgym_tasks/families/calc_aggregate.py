@@ -13,7 +13,6 @@ from osgym_tasks.calc import (
     Table,
     cells,
     draw_table,
-    filled,
     formulas,
     go,
     listed,
@@ -22,7 +21,6 @@ from osgym_tasks.calc import (
     rest_kept,
     typed,
     workbook,
-    xml_parts,
 )
 from osgym_tasks.family import Draft, Family, Steps, Ways
 from osgym_tasks.pieces import DONE, every
@@ -111,8 +109,7 @@ def _draft(dice: random.Random, level: int) -> Draft:
         near["a condition forgotten"] = [*enter(wide), *SAVE, DONE]
     results = {job.cell: job.value() for job in jobs}
     checks = [
-        cells(table.path, {"Data": put(table.grid, results)}),
-        xml_parts(table.path, filled(1, len(table.grid) * len(table.header) + len(jobs))),
+        cells(table.path, {"Data": put(table.grid, results)}, others_empty=True),
         rest_kept(table.path, may_change=[f"Data!{job.cell}" for job in jobs]),
     ]
     if level > 1:
@@ -159,4 +156,4 @@ def enter(formulas: Sequence[tuple[str, str]]) -> Steps:
     return [step for cell, formula in formulas for step in (go(cell), [typed(formula)])]
 
 
-FAMILY = Family("calc.aggregate", 3, _draft, APPS, "full")
+FAMILY = Family("calc.aggregate", 4, _draft, APPS, "full")

@@ -10,13 +10,11 @@ from osgym_tasks.calc import (
     Grid,
     cells,
     draw_table,
-    filled,
     go,
     opened,
     pause,
     rest_kept,
     workbook,
-    xml_parts,
 )
 from osgym_tasks.family import Draft, Family, Steps, Ways
 from osgym_tasks.pieces import DONE, every, key
@@ -84,8 +82,7 @@ def _draft(dice: random.Random, level: int) -> Draft:
         {"path": table.path},
         opened(table.path, workbook({"Table": before})),
         every(
-            cells(table.path, {"Table": after}),
-            xml_parts(table.path, filled(1, len(after) * len(table.header))),
+            cells(table.path, {"Table": after}, others_empty=True),
             rest_kept(table.path),
         ),
         Ways([*_delete(repeated), *SAVE, DONE], near),
@@ -100,4 +97,4 @@ def _delete(numbers: list[int]) -> Steps:
     return [[*go(f"{row}:{row}"), key("ctrl", "minus"), pause()] for row in sorted(numbers, reverse=True)]
 
 
-FAMILY = Family("calc.clean", 3, _draft, APPS, "full")
+FAMILY = Family("calc.clean", 4, _draft, APPS, "full")

@@ -11,7 +11,6 @@ from osgym_tasks.calc import (
     Table,
     cells,
     draw_table,
-    filled,
     formulas,
     go,
     letter,
@@ -21,7 +20,6 @@ from osgym_tasks.calc import (
     rest_kept,
     typed,
     workbook,
-    xml_parts,
 )
 from osgym_tasks.family import Draft, Family, Steps, Ways
 from osgym_tasks.pieces import DONE, every, key
@@ -115,8 +113,7 @@ def _draft(dice: random.Random, level: int) -> Draft:
         {"jobs": listed([job.words for job in jobs]), "path": table.path},
         opened(table.path, workbook({"Table": before})),
         every(
-            cells(table.path, {"Table": after}),
-            xml_parts(table.path, filled(1, len(after) * len(after[0]))),
+            cells(table.path, {"Table": after}, others_empty=True),
             formulas(table.path, {area: f"={job.formula(table)}" for area, job in areas.items()}),
             rest_kept(table.path, may_change=list(areas)),
         ),
@@ -126,4 +123,4 @@ def _draft(dice: random.Random, level: int) -> Draft:
     )
 
 
-FAMILY = Family("calc.fill", 4, _draft, APPS, "full")
+FAMILY = Family("calc.fill", 5, _draft, APPS, "full")

@@ -10,7 +10,6 @@ from osgym_tasks.calc import (
     Grid,
     cells,
     draw_table,
-    filled,
     go,
     letter,
     listed,
@@ -65,7 +64,6 @@ def _draft(dice: random.Random, level: int) -> Draft:
         near["one sheet forgotten"] = [*_ways(others), *SAVE, DONE]
     parts = []
     for number, one in enumerate(names, 1):
-        parts.append(filled(number, len(sheets[one]) * 6))
         pane = "s:sheetViews/s:sheetView/s:pane"
         if one not in frozen:
             parts.append(sheet_part(number, pane, count=0))
@@ -81,13 +79,14 @@ def _draft(dice: random.Random, level: int) -> Draft:
         {"jobs": listed(words), "path": first.path},
         opened(first.path, workbook(sheets)),
         every(
-            cells(first.path, sheets),
+            cells(first.path, sheets, others_empty=True),
             xml_parts(first.path, *parts),
             rest_kept(first.path, may_freeze=True),
         ),
         Ways([*_ways(frozen), *SAVE, DONE], near),
         changes=[first.path],
         shown=("path",),
+        allows={"saved again by the office suite": "without a window it saves no frozen rows"},
     )
 
 
@@ -115,4 +114,4 @@ def _ways(frozen: dict[str, tuple[int, int]]) -> Steps:
     return steps
 
 
-FAMILY = Family("calc.freeze", 4, _draft, APPS, "full")
+FAMILY = Family("calc.freeze", 5, _draft, APPS, "full")

@@ -12,7 +12,6 @@ from osgym_tasks.calc import (
     Check,
     Grid,
     cells,
-    filled,
     formulas,
     go,
     letter,
@@ -22,7 +21,6 @@ from osgym_tasks.calc import (
     rest_kept,
     typed,
     workbook,
-    xml_parts,
 )
 from osgym_tasks.family import Draft, Family, Steps, Ways
 from osgym_tasks.pieces import DONE, HOME, every, key
@@ -87,7 +85,6 @@ def _draft(dice: random.Random, level: int) -> Draft:
         near["not saved"] = [*begin, *fill(final), DONE]
     areas = {f"{first}!{columns[fact]}2:{columns[fact]}{last}": fact for fact in wanted}
     checks: list[Check] = [rest_kept(path, may_change=list(areas))]
-    parts = [filled(1, len(after) * len(after[0])), filled(2, len(catalogue) * len(catalogue[0]))]
     right: dict[str, Steps] = {}
     if level > 2:
         checks.append(formulas(path, {area: formula(fact, f"{second}!") for area, fact in areas.items()}))
@@ -109,11 +106,11 @@ def _draft(dice: random.Random, level: int) -> Draft:
         _WORDINGS,
         {"jobs": jobs, "first": first, "second": second, "how": how, "path": path},
         opened(path, workbook(sheets)),
-        every(cells(path, {first: after, second: catalogue}), xml_parts(path, *parts), *checks),
+        every(cells(path, {first: after, second: catalogue}, others_empty=True), *checks),
         Ways([*begin, *fill(final), *SAVE, DONE], near, right),
         changes=[path],
         shown=("path",),
     )
 
 
-FAMILY = Family("calc.lookup", 4, _draft, APPS, "full")
+FAMILY = Family("calc.lookup", 5, _draft, APPS, "full")

@@ -12,7 +12,6 @@ from osgym_tasks.calc import (
     SAVE,
     Grid,
     cells,
-    filled,
     go,
     letter,
     listed,
@@ -21,7 +20,6 @@ from osgym_tasks.calc import (
     rest_kept,
     styled,
     workbook,
-    xml_parts,
 )
 from osgym_tasks.family import Draft, Family, Steps, Ways
 from osgym_tasks.pieces import DONE, HOME, every, key
@@ -114,11 +112,9 @@ def _draft(dice: random.Random, level: int) -> Draft:
     else:
         near["not saved"] = [*final.enter(), DONE]
         near["the last row forgotten"] = [*final.enter(last=final.last - 1), *SAVE, DONE]
-    count = len(grid) * len(grid[0])
     numbers = f"Data!C2:{letter(len(grid[0]) - 1)}{len(grid)}"
     evaluator = every(
-        cells(path, {"Data": grid}),
-        xml_parts(path, filled(1, count)),
+        cells(path, {"Data": grid}, others_empty=True),
         rest_kept(path, may_format=[numbers]),  # the number formats are for the rules of single cells
     )
     bold = [*go(numbers.removeprefix("Data!")), key("ctrl", "b"), pause()]
@@ -152,4 +148,4 @@ def _rules(grid: Grid, jobs: list[_Job]) -> list[dict[str, object]]:
     ]
 
 
-FAMILY = Family("calc.number_format", 3, _draft, APPS, "full")
+FAMILY = Family("calc.number_format", 4, _draft, APPS, "full")

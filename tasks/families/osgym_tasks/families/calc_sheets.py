@@ -9,7 +9,6 @@ from osgym_tasks.calc import (
     SAVE,
     cells,
     draw_table,
-    filled,
     go,
     listed,
     opened,
@@ -76,12 +75,11 @@ def _draft(dice: random.Random, level: int) -> Draft:
         {"jobs": listed(jobs), "path": path},
         opened(path, workbook(tables)),
         every(
-            cells(path, after),
+            cells(path, after, others_empty=True),
             xml_parts(
                 path,
                 {**listing, "path": "s:sheets/s:sheet", "values": list(after)},
                 {**listing, "path": "s:sheets/s:sheet[@state='hidden']", "values": unseen},
-                *(filled(number, (_ROWS + 1) * 6) for number in range(1, len(names) + 1)),
             ),
             rest_kept(path, renamed=renamed, hidden=hidden),
         ),
@@ -105,4 +103,4 @@ def _item(ups: int) -> list[dict[str, object]]:
     return [key("alt", "s"), pause(800), press("up", ups), pause(), key("enter"), pause(800)]
 
 
-FAMILY = Family("calc.sheets", 3, _draft, APPS, "full")
+FAMILY = Family("calc.sheets", 4, _draft, APPS, "full")

@@ -11,7 +11,6 @@ from osgym_tasks.calc import (
     Table,
     cells,
     draw_table,
-    filled,
     go,
     opened,
     pause,
@@ -19,7 +18,6 @@ from osgym_tasks.calc import (
     put,
     rest_kept,
     workbook,
-    xml_parts,
 )
 from osgym_tasks.desk import sentence
 from osgym_tasks.family import Draft, Family, Steps, Ways
@@ -92,7 +90,6 @@ def _draft(dice: random.Random, level: int) -> Draft:
     after = {
         name: put([one.header, *_sorted(one, some)], extra[name]) for name, (one, some) in tables.items()
     }
-    counts = [len(one.grid) * len(one.header) + 1 for one, _ in drawn]
 
     def named(language: str) -> dict[str, str]:
         falling, rising, on, then = _SAID[language]
@@ -112,8 +109,7 @@ def _draft(dice: random.Random, level: int) -> Draft:
         {**named("en"), "path": path},
         opened(path, workbook(before)),
         every(
-            cells(path, after),
-            xml_parts(path, *(filled(number, count) for number, count in enumerate(counts, 1))),
+            cells(path, after, others_empty=True),
             rest_kept(path),
         ),
         Ways([*begin, *_ways(last, table, keys), *SAVE, DONE], near),
@@ -156,4 +152,4 @@ def _ways(sheet: str, table: Table, keys: list[Key]) -> Steps:
     return steps
 
 
-FAMILY = Family("calc.sort", 3, _draft, APPS, "full")
+FAMILY = Family("calc.sort", 4, _draft, APPS, "full")

@@ -96,7 +96,7 @@ def drawn(dice: random.Random, level: int) -> tuple[str, dict[str, str], dict[st
 def defaults_check(picked: dict[str, str]) -> tuple[str, dict[str, Any], dict[str, Any]]:
     """Return the check, for `every`, that types have these applications, and all others the initial ones."""
     after = {ending: offered[at] for ending, (_, offered, at) in OFFERED.items()} | picked
-    look = "".join(f"xdg-mime query default {kind}; " for kind, _, _ in OFFERED.values())
+    look = "".join(f"LC_ALL=C gio mime {kind} | sed -n '1s/.*: //p'; " for kind, _, _ in OFFERED.values())
     return shell_output(look, "".join(f"{app}.desktop\n" for app in after.values()))
 
 
@@ -158,4 +158,4 @@ def ways(files: dict[str, str], picked: dict[str, str]) -> Steps:
     return [*steps, DONE]
 
 
-FAMILY = Family("desk.defaults", 4, _draft, ("pcmanfm",), flavor="full")
+FAMILY = Family("desk.defaults", 5, _draft, ("pcmanfm",), flavor="full")

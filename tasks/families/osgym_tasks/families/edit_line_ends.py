@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import base64
 import random
 from typing import Any
 
-from osgym_tasks.desk import home, mousepad, sentence, shell_output
+from osgym_tasks.desk import home, mousepad, sentence
 from osgym_tasks.family import Draft, Family, Steps, Ways
-from osgym_tasks.pieces import DONE, every, key, upload
+from osgym_tasks.pieces import DONE, every, form_counts, key, text_check, upload
 
 _ENDS = {
     "Unix (LF)": "\n",
@@ -20,7 +19,6 @@ _FILES = {1: 1, 2: 2, 3: 2, 4: 3, 5: 4}
 _LINES = {1: 4, 2: 7, 3: 10, 4: 15, 5: 22}
 _NAMES = ("address", "labels", "orders", "codes", "titles", "prices", "places")
 _WORDS = ("apple", "brick", "cloud", "dough", "eagle", "flute", "glass", "honey", "ivory", "jelly")
-_BOM = b"\xef\xbb\xbf"
 _WORDINGS = (
     "The text editor has files of {folder} open: {changes}. Their names and the words in them stay the same.",
     "Some programs cannot read the files in {folder}, which are open in the editor. Please {changes}. The "
@@ -52,8 +50,6 @@ def _draft(dice: random.Random, level: int) -> Draft:
         + (" and a byte order mark (BOM)" if path in marked else "")
         for path, end in wanted.items()
     )
-    ends = {path: _ENDS[wanted.get(path, "Unix (LF)")] for path in tabs}
-    after = {path: _bytes(text, ends[path], path in marked) for path, text in texts.items()}
     turned = {path: tuple(_ENDS)[3 - tuple(_ENDS).index(end)] for path, end in wanted.items()}
     near = {
         "the other line ends": _ways(tabs, turned, marked, True),
@@ -69,23 +65,19 @@ def _draft(dice: random.Random, level: int) -> Draft:
         [upload(texts), *mousepad(*tabs)],
         every(
             *(
-                shell_output(f"base64 -w0 {path}", base64.b64encode(data).decode())
-                for path, data in after.items()
-                if path in wanted
+                text_check(path, texts[path], line_end=_ENDS[end], byte_order_mark=path in marked)
+                for path, end in wanted.items()
             )
         ),
         Ways(_ways(tabs, wanted, marked, True), near),
         changes=list(wanted),
         shown=("folder",),
+        allows=form_counts("the task asks for them"),
     )
 
 
 def _text(dice: random.Random, lines: int) -> str:
     return "".join(f"{' '.join(dice.sample(_WORDS, 3))} {number}\n" for number in range(1, lines + 1))
-
-
-def _bytes(text: str, end: str, mark: bool) -> bytes:
-    return (_BOM if mark else b"") + text.replace("\n", end).encode()
 
 
 def _ways(tabs: list[str], wanted: dict[str, str], marked: list[str], save: bool) -> Steps:
@@ -102,4 +94,4 @@ def _ways(tabs: list[str], wanted: dict[str, str], marked: list[str], save: bool
     return [*steps, DONE]
 
 
-FAMILY = Family("edit.line_ends", 5, _draft, ("mousepad",))
+FAMILY = Family("edit.line_ends", 6, _draft, ("mousepad",))

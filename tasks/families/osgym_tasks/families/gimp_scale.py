@@ -7,7 +7,7 @@ import random
 from PIL import Image
 
 from osgym_tasks.family import Draft, Family
-from osgym_tasks.gimp import PICTURES, Edit, edits_draft, scale, scene
+from osgym_tasks.gimp import PICTURES, SCALED_EDGE_PX, Edit, edits_draft, scale, scene
 
 _WORDINGS = (
     "The picture {first} is open. Do this: {edits}. Leave the files you began with as they are.",
@@ -53,10 +53,10 @@ def _draft(dice: random.Random, level: int) -> Draft:
                 before,
                 before.resize(new, Image.Resampling.BICUBIC),
                 tolerance=6,
-                whole=False,
+                edge_px=SCALED_EDGE_PX,
             )
         )
     return edits_draft(dice, _WORDINGS, edits)
 
 
-FAMILY = Family("gimp.scale", 4, _draft, ("gimp",), "full")
+FAMILY = Family("gimp.scale", 5, _draft, ("gimp",), "full")

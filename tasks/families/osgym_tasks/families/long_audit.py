@@ -13,7 +13,9 @@ from osgym_tasks.desk import terminal
 from osgym_tasks.family import Draft, Family
 from osgym_tasks.long import Plan
 from osgym_tasks.long_parts import (
+    Mailbox,
     Row,
+    Tracker,
     bank,
     cells_part,
     formulas_part,
@@ -154,19 +156,7 @@ def _draft(dice: random.Random, level: int) -> Draft:
     )
     return plan.draft(
         _WORDINGS,
-        {
-            "rule": f"{_BOOK} has the references of the transfers that were made before five o'clock; the "
-            f"logs "
-            f"in {_LOGS} say by whom (look with the terminal), and the bank in the browser how much.",
-            "sheet": "Fill the columns User and Amount of every row.",
-            "sum": f"Put a formula into {total} that sums the amounts.",
-            "tickets": f'In the tracker at {desk.served.url}, give the ticket "Receipt of …" of each the '
-            f"priority "
-            'High and the note "At night by USER".',
-            "answer": f"answer {post.which} at {post.served.url} with exactly "
-            f'"{_ANSWER.format("N", "SUM")}", '
-            "where N is their number and SUM the amount with two decimals",
-        },
+        _asked(desk, post, total),
         [
             upload(_logs(dice, transfers)),
             *serving(money_house.served, desk.served, post.served),
@@ -176,6 +166,22 @@ def _draft(dice: random.Random, level: int) -> Draft:
         ],
         (_BOOK,),
     )
+
+
+def _asked(desk: Tracker, post: Mailbox, total: str) -> dict[str, str]:
+    return {
+        "rule": f"{_BOOK} has the references of the transfers that were made before five o'clock; the "
+        f"logs "
+        f"in {_LOGS} say by whom (look with the terminal), and the bank in the browser how much.",
+        "sheet": "Fill the columns User and Amount of every row.",
+        "sum": f"Put a formula into {total} that sums the amounts.",
+        "tickets": f'In the tracker at {desk.served.url}, give the ticket "Receipt of …" of each the '
+        f"priority "
+        'High and the note "At night by USER".',
+        "answer": f"answer {post.which} at {post.served.url} with exactly "
+        f'"{_ANSWER.format("N", "SUM")}", '
+        "where N is their number and SUM the amount with two decimals",
+    }
 
 
 FAMILY = Family("long.audit", 1, _draft, ("chromium", "libreoffice_calc", "xfce4-terminal"), "full")

@@ -56,7 +56,7 @@ def _picture(dice: random.Random, said: str, source: str, target: str) -> tuple[
         return made, gimp.png(before), gimp.menu("i", "t", other)
     width = int(said.removeprefix("width "))
     after = before.resize((width, width * 3 // 4), Image.Resampling.BICUBIC)
-    made = Picture(source, target, gimp.scale(width, None), after, whole=False)
+    made = Picture(source, target, gimp.scale(width, None), after, edge_px=gimp.SCALED_EDGE_PX)
     return made, gimp.png(before), gimp.scale(width + 12, None)
 
 

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Mapping
 from dataclasses import replace
 
 from osgym_tasks import calc, writer
 from osgym_tasks.family import Draft, Family
 from osgym_tasks.long import Plan
 from osgym_tasks.long_parts import (
+    Bank,
+    Mailbox,
     bank,
     cells_part,
     document_opened,
@@ -31,6 +34,7 @@ _SUPPLIERS = (
     "Marsh Catering", "Nile Water", "Orm Security", "Pell Signs", "Quay Storage", "Rudd Electric",
 )  # fmt: skip
 _BOOK = f"{HOME}/Documents/bills.xlsx"
+_ANSWER = "We paid {} today."
 _WORDINGS = (
     "Please close the month. {book} lists our bills, and the bank in the browser shows under Transfers which "
     "of them are paid: the reference of a transfer is the number of its bill. {pay} Then {fill}, {sum}, and "
@@ -74,8 +78,7 @@ def _draft(dice: random.Random, level: int) -> Draft:
     }
     said = writer.sentences(dice, 2 + level)
     report = [*said[:2], *ends, *said[2:]]
-    answer = "We paid {} today."
-    reply = post.part(answer.format(money(cents)))
+    reply = post.part(_ANSWER.format(money(cents)))
     parts = [
         payments.part(due, 3),
         cells_part(_BOOK, "Bills", marks),
@@ -86,7 +89,7 @@ def _draft(dice: random.Random, level: int) -> Draft:
     wrong = {
         "one bill not paid": replace(parts[0], commits=[(window, payments.steps(due[:-1]))]),
         "another amount in the reply": post.part(
-            answer.format(money(cents)), sent=answer.format(money(cents + due[0][1]))
+            _ANSWER.format(money(cents)), sent=_ANSWER.format(money(cents + due[0][1]))
         ),
     }
     plan = Plan(
@@ -96,20 +99,9 @@ def _draft(dice: random.Random, level: int) -> Draft:
         {"another cell changed": other_cell(_BOOK, "B2", "Nobody")},
         given_kept(_BOOK, "Bills", rows, f"D2:{total}"),
     )
-    lines = ", ".join(f'"{line}"' for line in ends)
     return plan.draft(
         _WORDINGS,
-        {
-            "book": _BOOK,
-            "pay": f"Pay every other bill from the {payments.accounts[0]['name']} to its supplier, with the "
-            "number of the bill as reference.",
-            "fill": 'write "before" or "now" into the column Paid of each bill',
-            "sum": f'put a formula into {total} that sums the amounts of all bills with "now"',
-            "report": f"the lines {lines} of {path}, each figure after the colon and a space, and save "
-            "it as docx",
-            "answer": f'answer {post.which} at {post.served.url} with exactly "{answer.format("N")}", where '
-            "N is the amount paid now, with two decimals",
-        },
+        _asked(payments, post, total, path, ends),
         [
             *serving(payments.served, post.served),
             *browser(payments.served.url, window, post.served.url),
@@ -118,6 +110,21 @@ def _draft(dice: random.Random, level: int) -> Draft:
         ],
         (_BOOK, path),
     )
+
+
+def _asked(payments: Bank, post: Mailbox, total: str, path: str, ends: Mapping[str, str]) -> dict[str, str]:
+    lines = ", ".join(f'"{line}"' for line in ends)
+    return {
+        "book": _BOOK,
+        "pay": f"Pay every other bill from the {payments.accounts[0]['name']} to its supplier, with the "
+        "number of the bill as reference.",
+        "fill": 'write "before" or "now" into the column Paid of each bill',
+        "sum": f'put a formula into {total} that sums the amounts of all bills with "now"',
+        "report": f"the lines {lines} of {path}, each figure after the colon and a space, and save it "
+        "as docx",
+        "answer": f'answer {post.which} at {post.served.url} with exactly "{_ANSWER.format("N")}", where '
+        "N is the amount paid now, with two decimals",
+    }
 
 
 FAMILY = Family("long.month_close", 1, _draft, ("chromium", "libreoffice_calc", "libreoffice_writer"), "full")

@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from osgym_tasks.desk import terminal
 from osgym_tasks.family import Draft, Family
 from osgym_tasks.long import Part, Plan
-from osgym_tasks.long_parts import Row, added_lines_part, name_of, note_opened, tracker, wiki
+from osgym_tasks.long_parts import Row, Tracker, Wiki, added_lines_part, name_of, note_opened, tracker, wiki
 from osgym_tasks.pieces import HOME, line, tree_check, upload
 from osgym_tasks.web import browser, serving
 from osgym_tasks.webapps.framework import PORT
@@ -115,21 +115,7 @@ def _draft(dice: random.Random, level: int) -> Draft:
     }
     return Plan([_TERMINAL, name_of(_LOG), window], parts, wrong, {}).draft(
         _WORDINGS,
-        {
-            "version": version,
-            "changes": f"{_FOLDER}/changes",
-            "log": f'In {_LOG}, which is open in the editor, add the line "- CHANGE (#TICKET)" for each '
-            f"below "
-            f'"## {version}", in the order of their tickets, and save it.',
-            "tickets": f"In the tracker at {desk.served.url}, set the status of each of these tickets to "
-            f"Closed, "
-            f'with the note "Released in {version}".',
-            "wiki": f'In the wiki at {guide.served.url}, replace "{state}" by "Latest version: {version}." '
-            f"on "
-            "the page of every product that the changes name.",
-            "files": f"write {version} into {_FOLDER}/VERSION and move the files of {_FOLDER}/changes into "
-            f"{_FOLDER}/done",
-        },
+        _asked(version, state, desk, guide),
         [
             upload({f"{_FOLDER}/{name}": content for name, content in files.items()}),
             upload({f"{_FOLDER}/VERSION": f"{old}\n", f"{_FOLDER}/done/0.txt": "The first change\n"}),
@@ -140,6 +126,24 @@ def _draft(dice: random.Random, level: int) -> Draft:
         ],
         (_FOLDER, _LOG),
     )
+
+
+def _asked(version: str, state: str, desk: Tracker, guide: Wiki) -> dict[str, str]:
+    return {
+        "version": version,
+        "changes": f"{_FOLDER}/changes",
+        "log": f'In {_LOG}, which is open in the editor, add the line "- CHANGE (#TICKET)" for each '
+        f"below "
+        f'"## {version}", in the order of their tickets, and save it.',
+        "tickets": f"In the tracker at {desk.served.url}, set the status of each of these tickets to "
+        f"Closed, "
+        f'with the note "Released in {version}".',
+        "wiki": f'In the wiki at {guide.served.url}, replace "{state}" by "Latest version: {version}." '
+        f"on "
+        "the page of every product that the changes name.",
+        "files": f"write {version} into {_FOLDER}/VERSION and move the files of {_FOLDER}/changes into "
+        f"{_FOLDER}/done",
+    }
 
 
 def _files_part(files: dict[str, str], version: str) -> Part:

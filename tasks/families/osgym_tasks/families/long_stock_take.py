@@ -6,7 +6,7 @@ A terminal may read the services by curl; a change that does not come from a pag
 from __future__ import annotations
 
 import random
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -16,6 +16,7 @@ from osgym_tasks.family import Draft, Family
 from osgym_tasks.goods import goods
 from osgym_tasks.long import Plan
 from osgym_tasks.long_parts import (
+    Mailbox,
     Row,
     cells_part,
     formulas_part,
@@ -108,18 +109,7 @@ def _draft(dice: random.Random, level: int) -> Draft:
     )
     return plan.draft(
         _WORDINGS,
-        {
-            "book": _BOOK,
-            "fill": 'Write into the column "In the shop" the stock that the page "For the keeper" of the '
-            "shop in "
-            "the browser has of each item.",
-            "formula": "Each cell of the column Difference gets a formula: counted minus in the shop.",
-            "shop": "Where the two differ, set the stock in the shop to the counted number.",
-            "note": f"the lines {quoted_list(ends)} of {_NOTE}, each number after the colon and a space, and "
-            "save it",
-            "answer": f'answer {post.which} at {post.served.url} with exactly "{_ANSWER.format("N")}", where '
-            "N is the number of corrected goods",
-        },
+        _asked(post, ends),
         [
             *serving(shop, post.served),
             *browser(shop.url, window, post.served.url),
@@ -128,6 +118,21 @@ def _draft(dice: random.Random, level: int) -> Draft:
         ],
         (_BOOK, _NOTE),
     )
+
+
+def _asked(post: Mailbox, ends: Mapping[str, str]) -> dict[str, str]:
+    return {
+        "book": _BOOK,
+        "fill": 'Write into the column "In the shop" the stock that the page "For the keeper" of the '
+        "shop in "
+        "the browser has of each item.",
+        "formula": "Each cell of the column Difference gets a formula: counted minus in the shop.",
+        "shop": "Where the two differ, set the stock in the shop to the counted number.",
+        "note": f"the lines {quoted_list(ends)} of {_NOTE}, each number after the colon and a space, and "
+        "save it",
+        "answer": f'answer {post.which} at {post.served.url} with exactly "{_ANSWER.format("N")}", where '
+        "N is the number of corrected goods",
+    }
 
 
 FAMILY = Family("long.stock_take", 1, _draft, ("chromium", "libreoffice_calc", "mousepad"), "full")

@@ -6,7 +6,7 @@ A terminal may read the services by curl; a change that does not come from a pag
 from __future__ import annotations
 
 import random
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from osgym_tasks import calc
@@ -140,19 +140,7 @@ def _draft(dice: random.Random, level: int) -> Draft:
     )
     return plan.draft(
         _WORDINGS,
-        {
-            "which": 'It is about all tickets with the status "Open" and the team "Unassigned", whose '
-            "numbers "
-            f"{_BOOK} lists.",
-            "answer": f"The wiki at {guide.served.url} has a page for each product; the first line of the "
-            f"section "
-            "about the fault says what helps. Add exactly this line to the ticket as a note, with the status "
-            '"Waiting" and the team "Hardware".',
-            "sheet": "Write the customer and the product of each of these tickets into the workbook.",
-            "note": f"complete the lines {quoted_list(counts)} of {_NOTE} with the numbers of these "
-            f"tickets, each "
-            "after the colon and a space, and save it",
-        },
+        _asked(guide, counts),
         [
             *serving(desk.served, guide.served),
             *browser(desk.served.url, window, guide.served.url),
@@ -161,6 +149,22 @@ def _draft(dice: random.Random, level: int) -> Draft:
         ],
         (_BOOK, _NOTE),
     )
+
+
+def _asked(guide: Wiki, counts: Mapping[str, str]) -> dict[str, str]:
+    return {
+        "which": 'It is about all tickets with the status "Open" and the team "Unassigned", whose '
+        "numbers "
+        f"{_BOOK} lists.",
+        "answer": f"The wiki at {guide.served.url} has a page for each product; the first line of the "
+        f"section "
+        "about the fault says what helps. Add exactly this line to the ticket as a note, with the status "
+        '"Waiting" and the team "Hardware".',
+        "sheet": "Write the customer and the product of each of these tickets into the workbook.",
+        "note": f"complete the lines {quoted_list(counts)} of {_NOTE} with the numbers of these "
+        f"tickets, each "
+        "after the colon and a space, and save it",
+    }
 
 
 def _heading(row: Row) -> str:

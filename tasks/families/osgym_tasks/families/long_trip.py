@@ -6,13 +6,14 @@ A terminal may read the services by curl; a change that does not come from a pag
 from __future__ import annotations
 
 import random
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from osgym_tasks.desk import sentence
 from osgym_tasks.family import Draft, Family
 from osgym_tasks.goods import TOWNS
 from osgym_tasks.long import Plan
-from osgym_tasks.long_parts import Row, bank, meetings_part, name_of, note_opened, note_part, wiki
+from osgym_tasks.long_parts import Bank, Row, bank, meetings_part, name_of, note_opened, note_part, wiki
 from osgym_tasks.pieces import HOME
 from osgym_tasks.services import add_meeting
 from osgym_tasks.web import Served, browser, serving
@@ -139,19 +140,7 @@ def _draft(dice: random.Random, level: int) -> Draft:
     )
     return plan.draft(
         _WORDINGS,
-        {
-            "towns": sentence(f"{stop.town} ({stop.day})" for stop in stops),
-            "hotels": "The wiki in the browser has a page for each town and hotel. In every town, take the "
-            "cheapest hotel that serves breakfast.",
-            "pay": f"At the bank ({house.served.url}), pay a night to each of these hotels from the "
-            f'{house.accounts[0]["name"]}, with the reference "Night in TOWN".',
-            "train": f'In the planner ({week.url}), add "Train to TOWN" of one hour with {who} on each of '
-            f"the "
-            "days, beginning when the train leaves.",
-            "note": f"write the name of each hotel into its line of {_NOTE}, after the colon and a space, "
-            f"and "
-            "save that",
-        },
+        _asked(stops, house, week, who),
         [
             *serving(guide.served, house.served, week),
             *browser(guide.served.url, window, house.served.url, week.url),
@@ -159,6 +148,22 @@ def _draft(dice: random.Random, level: int) -> Draft:
         ],
         (_NOTE,),
     )
+
+
+def _asked(stops: Sequence[_Stop], house: Bank, week: Served, who: str) -> dict[str, str]:
+    return {
+        "towns": sentence(f"{stop.town} ({stop.day})" for stop in stops),
+        "hotels": "The wiki in the browser has a page for each town and hotel. In every town, take the "
+        "cheapest hotel that serves breakfast.",
+        "pay": f"At the bank ({house.served.url}), pay a night to each of these hotels from the "
+        f'{house.accounts[0]["name"]}, with the reference "Night in TOWN".',
+        "train": f'In the planner ({week.url}), add "Train to TOWN" of one hour with {who} on each of '
+        f"the "
+        "days, beginning when the train leaves.",
+        "note": f"write the name of each hotel into its line of {_NOTE}, after the colon and a space, "
+        f"and "
+        "save that",
+    }
 
 
 FAMILY = Family("long.trip", 1, _draft, ("chromium", "mousepad"), "full")

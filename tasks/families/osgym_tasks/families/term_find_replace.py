@@ -9,7 +9,7 @@ from typing import Any
 
 from osgym_tasks.desk import sentence, terminal
 from osgym_tasks.family import Draft, Family, Ways
-from osgym_tasks.pieces import DONE, HOME, every, line, tree_check, upload
+from osgym_tasks.pieces import DONE, HOME, every, form_counts, line, tree_check, upload
 
 _FILES = {1: 4, 2: 7, 3: 11, 4: 18, 5: 28}
 _LINES = {1: 4, 2: 6, 3: 8, 4: 10, 5: 16}
@@ -120,10 +120,11 @@ def _draft(dice: random.Random, level: int) -> Draft:
         _WORDINGS,
         {"folder": HOME, "root": root, "rules": sentence(rule.said("en") for rule in rules)},
         [upload({f"{HOME}/{root}/{path}": text for path, text in before.items()}), *terminal()],
-        every(tree_check(f"{HOME}/{root}", after)),
+        every(tree_check(f"{HOME}/{root}", after, are_texts=True)),
         Ways([*begin, last.command(root), DONE], near),
         changes=[f"{HOME}/{root}/{path}" for path in listed if after[path] != before[path]],
         shown=("folder",),
+        allows=form_counts("all but the words stays as it is"),
         translations=_TRANSLATIONS,
         translated={
             language: {"rules": sentence((rule.said(language) for rule in rules), language)}
@@ -156,4 +157,4 @@ def _text(dice: random.Random, lines: int, olds: list[str]) -> str:
     return "".join(f"{' '.join(row)}\n" for row in rows)
 
 
-FAMILY = Family("term.find_replace", 4, _draft, ("xfce4-terminal",))
+FAMILY = Family("term.find_replace", 5, _draft, ("xfce4-terminal",))

@@ -9,7 +9,7 @@ import random
 from typing import Any
 
 from osgym_tasks.family import Draft, Family, Steps, Ways
-from osgym_tasks.pieces import DONE, HOME, every, key, tree_check
+from osgym_tasks.pieces import DONE, HOME, every, form_counts, key, tree_check
 from osgym_tasks.web import APPS, Served, typed, visit
 
 _VERSIONS = {1: 2, 2: 4, 3: 5, 4: 7, 5: 9}
@@ -72,7 +72,11 @@ def _draft(dice: random.Random, level: int) -> Draft:
         Ways([*_get(wanted), DONE], near),
         shown=("folder",),
         changes=(_FOLDER,),
+        allows={**form_counts(_WHY), "text: last newline *": _WHY},
     )
+
+
+_WHY = "a download has the bytes that the server sent"
 
 
 def _releases(dice: random.Random, level: int) -> list[tuple[str, str]]:
@@ -109,4 +113,4 @@ def _get(names: list[str]) -> Steps:
     return steps
 
 
-FAMILY = Family("web.download", 3, _draft, APPS, "full")
+FAMILY = Family("web.download", 4, _draft, APPS, "full")

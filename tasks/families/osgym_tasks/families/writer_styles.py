@@ -82,7 +82,6 @@ def named(rows: list[str], styles: dict[int, int], language: str = "en") -> dict
 def _draft(dice: random.Random, level: int) -> Draft:
     rows, styles, path = drawn(dice, level)
     by_rank = {n: [rows[at] for at in styles if styles[at] == n] for n in (1, 2, 3, 4)}
-    rest = [row for at, row in enumerate(rows) if at not in styles]
     first, rank = next(iter(styles.items()))
     near = {
         "another rank": [*apply({**styles, first: rank % 3 + 1}), *SAVE, DONE],
@@ -102,7 +101,6 @@ def _draft(dice: random.Random, level: int) -> Draft:
             wanted_parts(
                 path,
                 *({"path": _IN_STYLE.format(f"Heading{n}"), "values": found} for n, found in by_rank.items()),
-                {"path": _IN_STYLE.format("Normal"), "include": rest},
             ),
         ),
         Ways([*apply(styles), *SAVE, DONE], near),
@@ -125,4 +123,4 @@ def _bold(rows: list[int]) -> Steps:
     return [[*at_paragraph(at), key("shift", "end"), key("ctrl", "b")] for at in rows]
 
 
-FAMILY = Family("writer.styles", 3, _draft, ("libreoffice_writer",), "full")
+FAMILY = Family("writer.styles", 4, _draft, ("libreoffice_writer",), "full")

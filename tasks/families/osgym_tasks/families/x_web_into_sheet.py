@@ -8,7 +8,7 @@ from __future__ import annotations
 import random
 from typing import Any
 
-from osgym_tasks.calc import SAVE, cells, filled, go, letter, opened, typed, workbook, xml_parts
+from osgym_tasks.calc import SAVE, cells, go, letter, opened, typed, workbook
 from osgym_tasks.desk import sentence
 from osgym_tasks.family import Draft, Family, Steps, Ways
 from osgym_tasks.goods import goods
@@ -110,8 +110,7 @@ def _draft(dice: random.Random, level: int) -> Draft:
         {"path": path, "columns": columns["en"], "page": _PAGE},
         [*served.config(), *opened(path, workbook({"Goods": before}))],
         every(
-            cells(path, {"Goods": after}),
-            xml_parts(path, filled(1, len(after) * len(header))),
+            cells(path, {"Goods": after}, others_empty=True),
             served.check({}),
         ),
         Ways([*_ways(on_it, wanted), *SAVE, DONE], near),
@@ -137,4 +136,4 @@ def _ways(rows: list[dict[str, Any]], wanted: list[tuple[int, list[float]]]) -> 
     return steps
 
 
-FAMILY = Family("x.web_into_sheet", 3, _draft, ("chromium", "libreoffice_calc"), "full")
+FAMILY = Family("x.web_into_sheet", 4, _draft, ("chromium", "libreoffice_calc"), "full")

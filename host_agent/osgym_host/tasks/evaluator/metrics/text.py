@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import codecs
 import re
+from collections.abc import Mapping
 from typing import Any
 
 from osgym_host.tasks.evaluator.inputs import Argument, as_file, as_text, rules_of
@@ -148,14 +150,29 @@ def compare_answer(result: Argument, expected: Argument) -> Score:
     return compare_config(result, expected)
 
 
+def _other_form(data: bytes, rules: Mapping[str, Any]) -> str:
+    """Return how line ends or the byte order mark differ from the rules; an empty text if they do not."""
+    is_marked = data.startswith(codecs.BOM_UTF8)
+    if is_marked != bool(rules.get("byte_order_mark")):
+        return f"the file has {'a' if is_marked else 'no'} byte order mark"
+    others = set(re.findall(rb"\r\n|\r|\n", data)) - {str(rules["line_end"]).encode()}
+    return f"a line ends with {min(others)!r}, not {rules['line_end']!r}" if others else ""
+
+
 @metric(accepts_empty=True)
 def check_text_lines(result: Argument, expected: Argument) -> Score:
     """The file's lines are ``rules.lines``, by any line ends; with ``folders`` a slash after one is ignored.
 
-    A missing end of the last line, DOS line ends and a byte order mark are right as well.
+    A missing end of the last line, DOS line ends and a byte order mark are right as well. With ``line_end``
+    all lines end with it, and the file begins with a byte order mark only if ``byte_order_mark`` is true.
     """
     rules = rules_of(expected)
-    got = as_text(result).removesuffix("\n").split("\n")
+    text = as_text(result)
+    if "line_end" in rules:
+        text = text.replace("\r", "\n")
+        if problem := _other_form(as_file(result, "result").data(), rules):
+            return Score(0.0, problem)
+    got = text.removesuffix("\n").split("\n")
     if rules.get("folders"):
         got = [line.rstrip("/") if line.strip("/") else line for line in got]
     wanted = list(rules["lines"]) or [""]
