@@ -13,6 +13,7 @@ from rich.console import Console
 from rich.progress import Progress, TaskID
 
 from osgym_cli.datasets import dataset_errors, dataset_module, find_episode, open_dataset
+from osgym_cli.evals.jobs import share_certified
 from osgym_cli.replay import replay
 from osgym_host.cli.terminal import show_table
 
@@ -86,11 +87,14 @@ def view(path: Path, episode: str | None, out: Path | None, limit: int) -> None:
 @data.command(
     epilog="\b\nExamples:\n"
     "  osgym data stats runs/monday\n"
-    "  osgym data stats runs/monday --json | jq .episodes\n",
+    "  osgym data stats runs/monday --json | jq .episodes\n"
+    "  osgym data stats runs/monday --certificates out/certify/certificates.jsonl\n",
 )
 @click.argument("path", type=_FOLDER)
+@click.option("--certificates", type=click.Path(path_type=Path, exists=True, dir_okay=False),
+              help="Record of `osgym task certify`: say how many tasks it certifies.")  # fmt: skip
 @click.option("--json", "as_json", is_flag=True, help="One JSON object instead of tables.")
-def stats(path: Path, as_json: bool) -> None:
+def stats(path: Path, certificates: Path | None, as_json: bool) -> None:
     """Count what the data set PATH holds: episodes, success by task, lengths, finality, failures.
 
     An episode is solved if its reward is 1 or more. Episodes lost to the infrastructure have no reward and
@@ -100,14 +104,17 @@ def stats(path: Path, as_json: bool) -> None:
         dataset = open_dataset(path)
         with _bar("reading", dataset.episode_count) as advance:
             found = dataset_module().dataset_stats(dataset, advance)
+        certified = None if certificates is None else share_certified(_tasks_in(dataset), certificates)
     lengths = {name: found.quantile(found.lengths, at) for name, at in (("p50", 0.5), ("p95", 0.95))}
     times = {name: found.quantile(found.step_ms, at) for name, at in (("p50", 0.5), ("p95", 0.95))}
-    counts = {
+    counts: dict[str, int | str] = {
         "episodes": found.episodes,
         "complete": found.complete,
         "steps": found.steps,
         "frames": found.frames,
     }
+    if certified is not None:
+        counts["certified_tasks"] = certified
     if as_json:
         tasks = {
             name: {
@@ -228,6 +235,16 @@ def _bar(title: str, total: int) -> Iterator[Callable[[], None]]:
     with Progress(console=console, transient=True, disable=not console.is_terminal) as progress:
         task: TaskID = progress.add_task(title, total=total)
         yield lambda: progress.advance(task)
+
+
+def _tasks_in(dataset: Dataset) -> list[dict[str, Any]]:
+    """Return the different tasks of a data set.
+
+    Raises:
+        DatasetError: The data set cannot be read.
+    """
+    tasks = {episode.first.raw["task"]: episode.first["task"] for episode in dataset.episodes()}
+    return [task for task in tasks.values() if isinstance(task, dict)]
 
 
 def _list(dataset: Dataset, limit: int) -> None:

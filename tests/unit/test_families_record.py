@@ -15,8 +15,10 @@ from click.testing import CliRunner
 from PIL import Image
 from tests.support.fake_v1_host import FakeV1Host, Running, serving
 
+from osgym_cli.main import main
 from osgym_host.tasks.templating import template_key
 from osgym_protocol.actions import parse_actions
+from osgym_protocol.task_files import task_digest
 from osgym_sdk import AsyncClient
 from osgym_sdk.data import Dataset
 from osgym_sdk.grammars import GRAMMARS, Context, render
@@ -323,6 +325,27 @@ def test_oracles_become_a_data_set(running: Running, tmp_path: Path) -> None:
     episodes = list(data.episodes())
     assert {episode.values["instruction"] for episode in episodes} == wanted
     assert [episode.values["reward"] for episode in episodes] == [1.0, 1.0]
+    assert [episode.values["seed"] for episode in episodes] == [3, 3]
+
+
+def test_a_data_set_says_how_many_of_its_tasks_are_certified(running: Running, tmp_path: Path) -> None:
+    """Those whose newest certificate says so, by their content, however often each was played."""
+    folder, record = tmp_path / "oracles", tmp_path / "certificates.jsonl"
+    said = ["record", "edit.lines", "term.count", "--levels", "1-2", "--host", running.url]
+    for _ in range(2):
+        done = CliRunner().invoke(commands, [*said, "--out", str(folder)])
+        assert done.exit_code == 0, done.output
+    tasks = [FAMILIES[name].make(0, level).task for name in ("edit.lines", "term.count") for level in (1, 2)]
+    verdicts = ["certified", "certified", "faulty"]
+    record.write_text(
+        "".join(
+            json.dumps({"digest": task_digest(task), "image": "1f", "verdict": verdict}) + "\n"
+            for task, verdict in zip(tasks, verdicts, strict=False)
+        )
+    )
+    stats = ["data", "stats", str(folder), "--certificates", str(record)]
+    assert re.search(r"certified_tasks +2 of 4", CliRunner().invoke(main, stats).output)
+    assert json.loads(CliRunner().invoke(main, [*stats, "--json"]).output)["certified_tasks"] == "2 of 4"
 
 
 def test_recorded_actions_are_such_as_models_have() -> None:

@@ -104,9 +104,13 @@ class DatasetWriter:
         """Error that keeps the newest events from being written; None while there is none."""
         return self._error
 
-    def record(self, task: Mapping[str, Any] | None) -> EpisodeWriter:
-        """Return the recording of a new episode of this task."""
-        return EpisodeWriter(self, Origin(uuid.uuid4().hex, task, self.seed))
+    def record(self, task: Mapping[str, Any] | None, *, seed: int | None = None) -> EpisodeWriter:
+        """Return the recording of a new episode of this task.
+
+        Args:
+            seed: of a task that names none in ``osgym.seed``; by default the writer's.
+        """
+        return EpisodeWriter(self, Origin(uuid.uuid4().hex, task, self.seed if seed is None else seed))
 
     async def flush(self) -> None:
         """Wait until the disk has all that was told.

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from osgym_sdk import AsyncClient, Result
+from osgym_sdk import AsyncClient, EpisodeRecording, Result
 from osgym_tasks.family import Instance, Steps
 from osgym_tasks.pieces import key
-from osgym_tasks.verify import Trial, play
+from osgym_tasks.verify import Trial, play, task_and_seed
+
+if TYPE_CHECKING:
+    from osgym_sdk.data import DatasetWriter
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,13 +84,35 @@ async def record_oracles(
     trials = [Trial(one, "oracle", way, 1.0, patient=False) for one, way in zip(instances, ways, strict=True)]
     solved = steps = actions = 0
     with DatasetWriter(folder) as writer:
-        batch = play(client, trials, concurrency=concurrency, settle="certain", record=writer)
+        recorder = _Recorder(writer)
+        batch = play(client, trials, concurrency=concurrency, settle="certain", record=recorder)
         async for trial, result in batch:
             solved += result.reward == 1.0
             steps += len(result.steps)
             actions += sum(len(step.executed) for step in result.steps)
             on_result(trial.instance, result)
     return Recorded(len(trials), solved, steps, actions, await asyncio.to_thread(_size_of, folder))
+
+
+class _Recorder:
+    """Recorder of a data set whose tasks are those that families make, so that certificates hold for them."""
+
+    def __init__(self, writer: DatasetWriter) -> None:
+        self._writer = writer
+
+    def record(self, task: Mapping[str, Any] | None) -> EpisodeRecording:
+        """Return the recording of a new episode of a trial's task."""
+        assert task is not None
+        plain, seed = task_and_seed(task)
+        return self._writer.record(plain, seed=seed)
+
+    async def flush(self) -> None:
+        """Wait until the disk has all that was recorded.
+
+        Raises:
+            DatasetError: The disk cannot take it.
+        """
+        await self._writer.flush()
 
 
 def _size_of(folder: Path) -> int:

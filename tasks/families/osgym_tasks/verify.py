@@ -167,6 +167,14 @@ def _task_of(trial: Trial, number: int) -> dict[str, Any]:
     return reaching(task) if any(map(has_targets, _all_steps(instance, trial.steps))) else task
 
 
+def task_and_seed(marked: Mapping[str, Any]) -> tuple[dict[str, Any], int]:
+    """Return the task of a trial as its family makes it, and its seed."""
+    task = {name: value for name, value in marked.items() if name != _MARK}
+    osgym = {**task["osgym"]}
+    seed = osgym.pop("seed")
+    return {**task, "osgym": osgym}, seed
+
+
 def _all_steps(instance: Instance, steps: Steps) -> Iterator[Steps]:
     ways = instance.ways
     yield from (steps, ways.oracle, *ways.right.values(), *ways.near.values())
