@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from osgym_tasks.desk import file_manager, sentence, shell_output, terminal
 from osgym_tasks.family import Draft, Family, Steps
 from osgym_tasks.long import Check, Legs, Part, Plan
-from osgym_tasks.long_parts import Row, tracker, wiki
+from osgym_tasks.long_parts import Row, Tracker, name_of, tracker, wiki
 from osgym_tasks.pieces import HOME, line, tree_check, upload
 from osgym_tasks.web import browser, serving
 from osgym_tasks.webapps.framework import PORT
@@ -23,6 +23,7 @@ _FILES = {1: 5, 2: 5, 3: 5, 4: 6, 5: 7}
 _ROOT = f"{HOME}/projects"
 _OUT = f"{HOME}/archive"
 _TERMINAL = "Terminal"
+_STATE = "It was archived as {}.tar.gz."
 _FOLDERS = ("contracts", "drawings", "letters", "photos", "reports")
 _STEMS = (
     "bridge", "canal", "depot", "engine", "facade", "garage", "hall", "island", "jetty", "kiosk", "lock",
@@ -148,9 +149,8 @@ def _draft(dice: random.Random, level: int) -> Draft:
         for title in dice.sample(titles, len(titles))
     ]
     desk = tracker(dice, tickets, PORT + 1, guide.window)
-    state = "It was archived as {}.tar.gz."
     edits = {
-        at: (0, state.format(row["page"].removeprefix("Project ")))
+        at: (0, _STATE.format(row["page"].removeprefix("Project ")))
         for at, row in enumerate(guide.rows)
         if row["heading"] == "State"
     }
@@ -177,19 +177,7 @@ def _draft(dice: random.Random, level: int) -> Draft:
     plan = Plan([_TERMINAL, guide.window], parts, wrong, {"a file of the archive lost": lost})
     return plan.draft(
         _WORDINGS,
-        {
-            "projects": sentence(names),
-            "root": _ROOT,
-            "sort": 'The wiki in the browser has a page "Project …" for each; its section Files says which '
-            "files go into which folder. Make these folders inside the project's folder and move the files.",
-            "pack": f"Then pack the content of each project's folder as NAME.tar.gz into {_OUT}; the paths "
-            "inside begin with the new folders.",
-            "sums": f"Write the SHA-256 sums of its files into NAME.sha256 in {_OUT} (as sha256sum prints "
-            "them, with paths that begin with the new folders).",
-            "wiki": f'On the page of each project, replace "It is in use." by "{state.format("NAME")}".',
-            "tickets": f'In the tracker at {desk.served.url}, set the status of each ticket "Archive NAME" '
-            'to Closed, with the note "Archived.".',
-        },
+        _named(projects, desk),
         [
             upload(
                 {f"{_ROOT}/{one.name}/{name}": text for one in projects for name, text in one.files.items()}
@@ -206,6 +194,24 @@ def _draft(dice: random.Random, level: int) -> Draft:
 
 def _lines(commands: Sequence[str]) -> Steps:
     return [line(command) for command in commands]
+
+
+def _named(projects: Sequence[_Project], desk: Tracker) -> dict[str, str]:
+    """Return the values that the instruction names."""
+    return {
+        "projects": sentence(one.name for one in projects),
+        "root": _ROOT,
+        "sort": 'The wiki in the browser has a page "Project …" for each; its section Files says which '
+        "files go into which folder. Make these folders inside the project's folder and move the files.",
+        "pack": f"Then pack the content of each project's folder into {_OUT}, as "
+        f"{sentence(name_of(one.archive) for one in projects)}; the paths inside begin with the new folders.",
+        "sums": "Write the SHA-256 sums of the files of each into "
+        f"{sentence(name_of(one.list) for one in projects)} beside the archives (as sha256sum prints them, "
+        "with paths that begin with the new folders).",
+        "wiki": f'On the page of each project, replace "It is in use." by "{_STATE.format("NAME")}".',
+        "tickets": f'In the tracker at {desk.served.url}, set the status of each ticket "Archive NAME" '
+        'to Closed, with the note "Archived.".',
+    }
 
 
 FAMILY = Family("long.archive_project", 1, _draft, ("chromium", "pcmanfm", "xfce4-terminal"), "full")

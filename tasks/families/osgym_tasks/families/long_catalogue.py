@@ -10,6 +10,7 @@ import random
 from PIL import Image
 
 from osgym_tasks import calc, gimp
+from osgym_tasks.desk import sentence
 from osgym_tasks.family import Draft, Family, Steps
 from osgym_tasks.goods import goods
 from osgym_tasks.long import Plan
@@ -110,7 +111,7 @@ def _draft(dice: random.Random, level: int) -> Draft:
             'counter-clockwise by 90 degrees, upside down by 180 degrees, "mirror" so that left and right '
             "change places, or to the given width in pixels, in proportion.",
             "export": f"Export each one into {folder} as a PNG file named by the number of the goods "
-            f"({name_of(names[0])} becomes {name_of(targets[0])}); the originals stay.",
+            f"({sentence(map(name_of, targets))}); the originals stay.",
             "fill": "Write the name of the new file into the column File and its price in the shop, which "
             "the browser shows, into Price.",
             "sale": f'In the shop ({shop.url}, page "For the keeper"), set "For sale" to yes for each of '

@@ -15,7 +15,7 @@ from osgym_tasks.family import Draft, Family, Steps
 from osgym_tasks.goods import TOWNS
 from osgym_tasks.long import Part, Plan
 from osgym_tasks.long_files import exported_csv_part
-from osgym_tasks.long_parts import name_of, note_opened, note_part, wiki
+from osgym_tasks.long_parts import Filled, name_of, note_opened, note_part, wiki
 from osgym_tasks.pieces import HOME, key, vm_file
 from osgym_tasks.web import browser, serving
 from osgym_tasks.webapps.framework import PORT
@@ -26,11 +26,12 @@ _TWICE = {1: 4, 2: 6, 3: 9, 4: 14, 5: 26}
 _BOOK = f"{HOME}/Documents/donations.xlsx"
 _NOTE = f"{HOME}/Documents/cleaning.txt"
 _SPELLINGS = {
-    "Aarhus": ("Arhus", "Aarhuus"), "Brno": ("Bruenn", "Brnoo"), "Cork": ("Corke", "Corc"),
+    "Aarhus": ("Arhus", "Aarhuus"), "Brno": ("Bruenn", "Brnno"), "Cork": ("Kork", "Corc"),
     "Delft": ("Delfd", "Dellft"), "Evora": ("Evorra", "Ewora"), "Gdansk": ("Danzig", "Gdansc"),
-    "Innsbruck": ("Insbruck", "Innsbruk"), "Kaunas": ("Kovno", "Caunas"), "Maribor": ("Marburg", "Mariborr"),
+    "Innsbruck": ("Insbruck", "Innsbruk"), "Kaunas": ("Kovno", "Caunas"), "Maribor": ("Marburg", "Mariburg"),
     "Tartu": ("Dorpat", "Tarttu"),
 }  # fmt: skip
+"""Wrong spellings; none begins with the right one, which Calc would complete to it."""
 _WORDINGS = (
     "The table of donations is a mess; please clean it. {copy} {spell} {twice} {export} Then {note}. Change "
     "nothing else.",
@@ -132,18 +133,7 @@ def _draft(dice: random.Random, level: int) -> Draft:
     )
     return plan.draft(
         _WORDINGS,
-        {
-            "copy": f"Copy the rows of the sheet Raw of {_BOOK} to the sheet Clean, below its heading; Raw "
-            "stays as it is.",
-            "spell": 'The page "Spelling of towns" of the wiki in the browser lists wrong spellings: where '
-            "Clean has one of these, write the name of its section.",
-            "twice": "After that, delete each row of Clean that repeats an earlier one in all columns, so "
-            "that no gaps remain and the others keep their order, and save the workbook as xlsx.",
-            "export": f"Export the sheet Clean as {target}, too: CSV in UTF-8 with commas, amounts with two "
-            "decimals.",
-            "note": f"complete the lines {quoted_list(ends)} of {_NOTE}, each number after the colon and a "
-            "space, and save it",
-        },
+        _named(target, ends),
         [
             *serving(guide.served),
             *browser(guide.served.url, guide.window),
@@ -176,6 +166,22 @@ def _cells_part(mess: _Mess, last: int) -> Part:
 
 def _two_decimals(count: int) -> Steps:
     return [calc.go("Clean.A1"), [*calc.go(f"C2:C{count + 1}"), key("ctrl", "shift", "1"), calc.pause()]]
+
+
+def _named(target: str, ends: Filled) -> dict[str, str]:
+    """Return the values that the instruction names."""
+    return {
+        "copy": f"Copy the rows of the sheet Raw of {_BOOK} to the sheet Clean, below its heading; Raw "
+        "stays as it is.",
+        "spell": 'The page "Spelling of towns" of the wiki in the browser lists wrong spellings: where '
+        "Clean has one of these, write the name of its section.",
+        "twice": "After that, delete each row of Clean that repeats an earlier one in all columns, so "
+        "that no gaps remain and the others keep their order, and save the workbook as xlsx.",
+        "export": f"Export the sheet Clean as {target}, too: CSV in UTF-8 with commas, amounts with two "
+        "decimals.",
+        "note": f"complete the lines {quoted_list(ends)} of {_NOTE}, each number after the colon and a "
+        "space, and save it",
+    }
 
 
 FAMILY = Family("long.clean_data", 1, _draft, ("chromium", "libreoffice_calc", "mousepad"), "full")

@@ -169,21 +169,7 @@ def _draft(dice: random.Random, level: int) -> Draft:
     )
     return plan.draft(
         _WORDINGS,
-        {
-            "book": _BOOK,
-            "price": 'Write the price of each item into the column Price, from the page "For the keeper" of '
-            "the shop in the browser.",
-            "paid": f'The web mail at {post.served.url} has a message "Order NUMBER" for each order: write '
-            '"yes" into the column Paid if the customer has paid, else "no".',
-            "formula": "Each cell of the column Amount gets a formula: units times price.",
-            "invoices": f"Then complete the open invoices {quoted_list(map(name_of, documents))} with a "
-            f'space and the text after each colon: "{_LINES[0]}" gets the units and the item (as in "12 x '
-            f'Alpine jacket"), "{_LINES[1]}" and "{_LINES[2]}" get two decimals, "{_LINES[3]}" gets yes or '
-            "no; save each as docx.",
-            "stock": "In the shop, lower the stock of each item that is paid by the units of its order.",
-            "answer": f'answer {post.which} with exactly "{_ANSWER.format("N")}", where N is the sum of all '
-            "amounts that are not paid, with two decimals",
-        },
+        _named(orders, post),
         [
             *serving(shop, post.served),
             *browser(shop.url, shop.title, post.served.url),
@@ -194,6 +180,26 @@ def _draft(dice: random.Random, level: int) -> Draft:
         ],
         (_BOOK, *documents),
     )
+
+
+def _named(orders: list[_Order], post: Mailbox) -> dict[str, str]:
+    """Return the values that the instruction names."""
+    return {
+        "book": _BOOK,
+        "price": 'Write the price of each item into the column Price, from the page "For the keeper" of '
+        "the shop in the browser.",
+        "paid": f'The web mail at {post.served.url} has a message "Order NUMBER" for each order: write '
+        '"yes" into the column Paid if the customer has paid, else "no".',
+        "formula": "Each cell of the column Amount gets a formula: units times price.",
+        "invoices": "Then complete the open invoices "
+        f"{quoted_list(name_of(one.path) for one in orders)} with a "
+        f'space and the text after each colon: "{_LINES[0]}" gets the units and the item (as in "12 x '
+        f'Alpine jacket"), "{_LINES[1]}" and "{_LINES[2]}" get two decimals, "{_LINES[3]}" gets yes or '
+        "no; save each as docx.",
+        "stock": "In the shop, lower the stock of each item that is paid by the units of its order.",
+        "answer": f'answer {post.which} with exactly "{_ANSWER.format("N")}", where N is the sum of all '
+        "amounts that are not paid, with two decimals",
+    }
 
 
 FAMILY = Family("long.invoices", 1, _draft, ("chromium", "libreoffice_calc", "libreoffice_writer"), "full")

@@ -6,6 +6,7 @@ A terminal may read the services by curl; a change that does not come from a pag
 from __future__ import annotations
 
 import random
+from collections.abc import Sequence
 from dataclasses import replace
 
 from osgym_tasks import writer
@@ -13,7 +14,16 @@ from osgym_tasks.desk import sentence
 from osgym_tasks.family import Draft, Family
 from osgym_tasks.long import Plan
 from osgym_tasks.long_files import headings_part, paragraphs_part
-from osgym_tasks.long_parts import document_opened, mailbox, name_of, note_opened, note_part, wiki
+from osgym_tasks.long_parts import (
+    Mailbox,
+    Wiki,
+    document_opened,
+    mailbox,
+    name_of,
+    note_opened,
+    note_part,
+    wiki,
+)
 from osgym_tasks.pieces import HOME, key
 from osgym_tasks.web import browser, serving
 from osgym_tasks.webapps.framework import PORT
@@ -28,6 +38,7 @@ _TOPICS = (
 _MONTHS = ("January", "February", "March", "April", "May", "June", "July", "August", "September", "October",
            "November", "December")  # fmt: skip
 _TEXT = f"{HOME}/Documents/newsletter.txt"
+_MARK = "Printed in {}."
 _ANSWER = "The newsletter is ready."
 _WORDINGS = (
     "Please put the newsletter of {month} together. {document} and {text} have its headings. {collect} "
@@ -68,7 +79,7 @@ def _draft(dice: random.Random, level: int) -> Draft:
     rows = [f"Newsletter of {month}", *order, "Printed in the town hall"]
     ends = {f"{topic}:": news[topic] for topic in order}
     note = [f"Newsletter of {month}", *ends, "Printed in the town hall"]
-    mark = f"Printed in {month}."
+    mark = _MARK.format(month)
     edits = {at: (2, mark) for at, row in enumerate(guide.rows) if row["heading"] == "News"}
     below = {topic: news[topic] for topic in order}
     paragraphs = paragraphs_part(path, rows, below)
@@ -98,20 +109,7 @@ def _draft(dice: random.Random, level: int) -> Draft:
     )
     return plan.draft(
         _WORDINGS,
-        {
-            "month": month,
-            "document": path,
-            "text": _TEXT,
-            "collect": f"The article about {sentence(topics[:pages])} is the first line of the section News "
-            f"on the wiki's page of that name ({guide.served.url}); about {sentence(topics[pages:])} it is "
-            f"the line below the greeting in the mail with that subject ({post.served.url}).",
-            "write": "In the document, add each article as a paragraph of its own below its heading.",
-            "style": "Give each of these headings the paragraph style Heading 1, and save it as docx.",
-            "plain": "In the text, write each article behind the colon of its heading, after a space, and "
-            "save it.",
-            "mark": f'On each of those pages of the wiki, add a last line "{mark}" to the section News.',
-            "answer": f'answer {post.which} with exactly "{_ANSWER}"',
-        },
+        _named(month, path, topics, guide, post),
         [
             *serving(guide.served, post.served),
             *browser(guide.served.url, guide.window, post.served.url),
@@ -120,6 +118,26 @@ def _draft(dice: random.Random, level: int) -> Draft:
         ],
         (path, _TEXT),
     )
+
+
+def _named(month: str, path: str, topics: Sequence[str], guide: Wiki, post: Mailbox) -> dict[str, str]:
+    """Return the values that the instruction names; the first topics are pages of the wiki."""
+    pages = len(guide.rows) // 2
+    return {
+        "month": month,
+        "document": path,
+        "text": _TEXT,
+        "collect": f"The article about {sentence(topics[:pages])} is the first line of the section News "
+        f"on the wiki's page of that name ({guide.served.url}); about {sentence(topics[pages:])} it is "
+        f"the line below the greeting in the mail with that subject ({post.served.url}).",
+        "write": "In the document, add each article as a paragraph of its own below its heading.",
+        "style": "Give each of these headings the paragraph style Heading 1, and save it as docx.",
+        "plain": "In the text, write each article behind the colon of its heading, after a space, and "
+        "save it.",
+        "mark": f'On each of those pages of the wiki, add a last line "{_MARK.format(month)}" to the section '
+        "News.",
+        "answer": f'answer {post.which} with exactly "{_ANSWER}"',
+    }
 
 
 FAMILY = Family("long.newsletter", 1, _draft, ("chromium", "libreoffice_writer", "mousepad"), "full")
