@@ -134,3 +134,9 @@ def _is_grey(image: Image.Image) -> bool:
     red, green, blue = image.split()
     data = red.tobytes()
     return data == green.tobytes() == blue.tobytes()
+
+
+def warm_up() -> None:
+    from PIL import ImageChops, ImageFilter
+
+    assert ImageChops and ImageFilter
