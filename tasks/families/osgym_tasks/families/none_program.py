@@ -61,4 +61,4 @@ def _looked(files: dict[str, str], picked: dict[str, str]) -> Steps:
     return steps
 
 
-FAMILY = Family("none.program", 1, _draft, ("pcmanfm",), "full")
+FAMILY = Family("none.program", 2, _draft, ("pcmanfm",), "full")
