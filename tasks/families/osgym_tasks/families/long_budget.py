@@ -135,7 +135,11 @@ def _draft(dice: random.Random, level: int) -> Draft:
         parts,
         wrong,
         {"a department renamed": other_cell(_BOOK, "A2", "Nobody")},
-        [*given_kept(_BOOK, "Budgets", grid, f"B2:D{total}"), house.served.check({})],
+        [
+            *given_kept(_BOOK, "Budgets", grid, f"B2:D{total}"),
+            writer.rest_kept(path),
+            house.served.check({}),
+        ],
     )
     return plan.draft(
         _WORDINGS,
@@ -164,4 +168,4 @@ def _draft(dice: random.Random, level: int) -> Draft:
     )
 
 
-FAMILY = Family("long.budget", 1, _draft, ("chromium", "libreoffice_calc", "libreoffice_writer"), "full")
+FAMILY = Family("long.budget", 2, _draft, ("chromium", "libreoffice_calc", "libreoffice_writer"), "full")

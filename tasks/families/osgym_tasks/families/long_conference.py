@@ -103,6 +103,7 @@ def _draft(dice: random.Random, level: int) -> Draft:
     meetings = meetings_part(week, window, _CHAIRS, [], [one.meeting(one.start) for one in talks])
     slides = [(one.title, f"In the {one.hall}") for one in listed] + [("Thank you", "See you next year")]
     lines = {at: one.line for at, one in enumerate(listed)}
+    bodies = {f"{at + 1}.2": [*slides[at][1:], line] for at, line in lines.items()}
     minutes = {
         f"Minutes of talks on {day}:": str(sum(one.length_min for one in talks if one.day == day))
         for day in DAYS[:3]
@@ -110,7 +111,7 @@ def _draft(dice: random.Random, level: int) -> Draft:
     note = ["Conference", *minutes, "The doors open at seven."]
     parts = [
         replace(meetings, weight=3, legs=post.read(len(texts))),
-        slides_part(_SLIDES, slides, lines),
+        replace(slides_part(_SLIDES, slides, lines), check=impress.rest_kept(_SLIDES, texts=bodies)),
         note_part(_NOTE, note, minutes),
     ]
     early = [one.meeting(one.before if one is moved[-1] else one.start) for one in talks]
@@ -151,4 +152,4 @@ def _draft(dice: random.Random, level: int) -> Draft:
     )
 
 
-FAMILY = Family("long.conference", 1, _draft, ("chromium", "libreoffice_impress", "mousepad"), "full")
+FAMILY = Family("long.conference", 2, _draft, ("chromium", "libreoffice_impress", "mousepad"), "full")
