@@ -36,9 +36,9 @@ _KINDS = ("Front desk", "Kitchen duty", "Key service", "Library desk", "Night wa
 _BOOK = f"{HOME}/Documents/rota.xlsx"
 _ANSWER = "The rota is complete."
 _WORDINGS = (
-    "Please make our rota for next week. {book} has a row for each duty. {mails} {rule} {fill} Save the "
+    "Please make our rota. {book} has a row for each duty. {mails} {rule} {fill} Save the "
     "workbook as xlsx. {planner} Then {answer}. Change nothing else.",
-    "Next week's duties have nobody yet: see {book}. {mails} {rule} {fill} Save it in the same format. "
+    "So far nobody does the duties of {book}. {mails} {rule} {fill} Save it in the same format. "
     "{planner} At the end, {answer}. All else stays as it is.",
     "Could you work out who does which duty of {book}? {mails} {rule} {fill} Keep xlsx when you save. "
     "{planner} When that is done, {answer}. Leave other things alone.",
@@ -99,7 +99,7 @@ def _draft(dice: random.Random, level: int) -> Draft:
     people = [{"name": name} for name in names]
     texts = [f"{name} can come on {sentence(one.when for one in suits[name])}." for name in names]
     asked = [f"Please write to me when the rota for the {kind.lower()} is complete.", *texts]
-    subjects = [f"{kind} next week", *(f"Wishes of {name}" for name in names)]
+    subjects = [f"Rota: {kind}", *(f"Wishes of {name}" for name in names)]
     post = mailbox(dice, asked, 1 + level, PORT, "", subjects)
     planner = Served(dice, "planner", "Week of the House", {"people": people, "meetings": []}, PORT + 1)
     table: calc.Grid = [["Day", "From", "Duty", "Who"]]
