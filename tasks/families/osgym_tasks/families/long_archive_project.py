@@ -119,13 +119,16 @@ def _parts(projects: Sequence[_Project]) -> list[Part]:
         _commands(
             "the checksums",
             shell_output(
-                f"for a in {lists}; do LC_ALL=C sort $a; done", "".join(one.sums("") for one in projects)
+                f"for a in {lists}; do {_PLAIN} $a | LC_ALL=C sort; done",
+                "".join(one.sums("") for one in projects),
             ),
             sums,
         ),
     ]
 
 
+_PLAIN = r"LC_ALL=C sed '1s/^\xef\xbb\xbf//; s/\r$//'"
+"""Command that prints a text without a byte order mark and with the line ends of Unix."""
 _LOOK = "find . -type f -exec sha256sum {} + | LC_ALL=C sort"
 
 
