@@ -5,7 +5,7 @@ VENV ?= .venv
 PY := $(VENV)/bin/python
 export VENV
 
-.PHONY: help demo test test-all unit images test-long test-images test-osworld test-trainers lint image image-small snapshot preview setup setup-vm setup-test constraints openapi site man dist fuzz fuzz-grammars chaos bench-report updates clean
+.PHONY: help demo test test-all unit images test-long test-images test-osworld test-trainers certify lint image image-small snapshot preview setup setup-vm setup-test constraints openapi site man dist fuzz fuzz-grammars chaos bench-report updates clean
 
 help:            ## this list
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 16
@@ -70,6 +70,9 @@ test-osworld: setup-test ## OSWorld's published tasks on its image: nothing earn
 test-trainers: setup ## trainers of others, each in an environment of its own: gigabytes, and minutes (ONLY="trl verifiers")
 	@$(VENV)/bin/osgym image build --flavor small
 	@scripts/test_trainers.sh $(ONLY)
+
+certify: setup   ## certify the shipped tasks and an instance of each family anew, on `osgym host serve --set image=full` (ARGS="--at-once 4")
+	@scripts/certify.sh $(ARGS)
 
 fuzz: setup-test ## parsers of what strangers send, with inputs made of their corpora (SECONDS=120 SEED=…)
 	@$(PY) -m tests.fuzz --seconds $(or $(SECONDS),120) $(if $(SEED),--seed $(SEED)) $(ARGS)
