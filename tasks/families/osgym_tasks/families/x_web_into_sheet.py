@@ -8,7 +8,7 @@ from __future__ import annotations
 import random
 from typing import Any
 
-from osgym_tasks.calc import SAVE, cells, go, letter, opened, typed, workbook
+from osgym_tasks.calc import SAVE, cells, go, letter, opened, rest_kept, typed, workbook
 from osgym_tasks.desk import sentence
 from osgym_tasks.family import Draft, Family, Steps, Ways
 from osgym_tasks.goods import goods
@@ -111,6 +111,7 @@ def _draft(dice: random.Random, level: int) -> Draft:
         [*served.config(), *opened(path, workbook({"Goods": before}))],
         every(
             cells(path, {"Goods": after}, others_empty=True),
+            rest_kept(path, may_change=[f"Goods!C{at + 2}:{letter(1 + len(facts))}{at + 2}" for at in empty]),
             served.check({}),
         ),
         Ways([*_ways(on_it, wanted), *SAVE, DONE], near),
