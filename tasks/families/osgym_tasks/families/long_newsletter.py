@@ -24,7 +24,7 @@ from osgym_tasks.long_parts import (
     note_part,
     wiki,
 )
-from osgym_tasks.pieces import HOME
+from osgym_tasks.pieces import HOME, key
 from osgym_tasks.web import browser, serving
 from osgym_tasks.webapps.framework import PORT
 
@@ -92,6 +92,8 @@ def _draft(dice: random.Random, level: int) -> Draft:
         post.part(_ANSWER, weight=1),
     ]
     first = topics[0]
+    to_last_line = [key("ctrl", "end"), writer.CALM, key("shift", "home"), writer.CALM]
+    bold = [*to_last_line, key("ctrl", "b"), writer.CALM]
     wrong = {
         "one heading forgotten": replace(parts[0], legs=headings_part(path, rows, order[:-1]).legs),
         "an older article": replace(
@@ -102,7 +104,7 @@ def _draft(dice: random.Random, level: int) -> Draft:
         [guide.window, name_of(path), name_of(_TEXT)],
         parts,
         wrong,
-        {},
+        {"the last line bold": [(name_of(path), [bold, *writer.SAVE])]},
         [writer.rest_kept(path, restyled=order, may_add=True)],
     )
     return plan.draft(
