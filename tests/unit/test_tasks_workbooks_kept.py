@@ -9,6 +9,7 @@ from typing import Any
 
 import openpyxl
 import pytest
+from openpyxl.comments import Comment
 from openpyxl.styles import Alignment, Font, PatternFill
 from openpyxl.worksheet.formula import ArrayFormula
 
@@ -217,6 +218,8 @@ def test_what_a_task_may_change_is_no_harm() -> None:
     assert check_workbook_kept(filled, before, may_change=["Data!I40"]).score == 1.0
     assert check_workbook_kept(result(sz=4), before, may_change=free).score == 0.0
     assert check_workbook_kept(result(sz=11, color="FFFFFF"), before, may_change=free).score == 0.0
+    noted = given(book(lambda made: setattr(made["Data"]["F2"], "comment", Comment("Check this.", "a"))))
+    assert check_workbook_kept(noted, before, may_change=free).score == 0.0
     formatted = given(book(styles(number_format="0.00%")))
     assert check_workbook_kept(formatted, before, may_format=["Data!A1:D5"]).score == 1.0
 

@@ -48,9 +48,9 @@ def check_workbook_kept(
     """The workbook looks as the expected one did: sheets, fonts, fills, borders, alignment, number formats.
 
     Empty cells stayed empty. Cells of the areas ``may_change`` (``Data!H2:H9``) may look different and be
-    filled, but must be readable. Number formats of cells in ``may_format`` are not compared. ``renamed`` maps
-    names of sheets to new ones; ``hidden`` has the new names of sheets that the task hides. With
-    ``may_freeze`` frozen rows do not count.
+    filled, but must be readable and have no new comment. Number formats of cells in ``may_format`` are not
+    compared. ``renamed`` maps names of sheets to new ones; ``hidden`` has the new names of sheets that the
+    task hides. With ``may_freeze`` frozen rows do not count.
     """
     after, before = _open(as_file(result, "result")), _open(as_file(expected, "expected"))
     names = renamed or {}
@@ -145,6 +145,8 @@ def _cells(new: Any, old: Any, free: list[Area], formatted: list[Area]) -> str:
         if _is_in(new.title, row, column, free):
             if cell.value is not None and (problem := _unreadable(cell)):
                 return f"{cell.coordinate} {problem}"
+            if cell.comment and not before.comment:
+                return f"{cell.coordinate} has a new comment"
             continue
         if before.value is None and cell.value is not None:
             return f"{cell.coordinate} was empty, and has {str(cell.value)[:60]!r}"
