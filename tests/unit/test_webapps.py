@@ -25,9 +25,11 @@ LONG = [name for name in FAMILIES if name.startswith("long.")]
 BY_KEYBOARD = [
     name
     for name in IN_A_BROWSER
-    if FAMILIES[name].apps == APPS and "X-Key" in json.dumps(FAMILIES[name].make(0, 1).task["evaluator"])
+    if FAMILIES[name].apps == APPS
+    and not name.startswith("none.")
+    and "X-Key" in json.dumps(FAMILIES[name].make(0, 1).task["evaluator"])
 ]
-"""Those that need nothing but a browser, and whose evaluator asks an application."""
+"""Those that can be done, need nothing but a browser, and whose evaluator asks an application."""
 
 
 def form_site() -> Site:
@@ -204,7 +206,7 @@ def _browse(browsers: dict[int, KeyboardBrowser], task: dict[str, Any], steps: l
         step["parameters"]["command"][4:][::-1] for step in task["config"] if "getwindowname" in str(step)
     )
     order = [*titles]
-    files = ("Terminal", "docx", "xlsx", "odp", "txt", "md")
+    files = ("Terminal", "GIMP", "docx", "xlsx", "odp", "txt", "md")
     active = None
     for step in steps:
         if step[0].get("op") == "key_down":
