@@ -6,6 +6,7 @@ A terminal may read the services by curl; a change that does not come from a pag
 from __future__ import annotations
 
 import random
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from osgym_tasks import calc, writer
@@ -13,6 +14,7 @@ from osgym_tasks.desk import sentence
 from osgym_tasks.family import Draft, Family
 from osgym_tasks.long import Plan
 from osgym_tasks.long_parts import (
+    Bank,
     bank,
     cells_part,
     document_opened,
@@ -143,21 +145,7 @@ def _draft(dice: random.Random, level: int) -> Draft:
     )
     return plan.draft(
         _WORDINGS,
-        {
-            "source": f"It is about {sentence(one.name for one in units)}. Each department wrote a mail "
-            '"Budget of …" about what it was granted this year, which the browser shows. What it spent '
-            "are the "
-            f"transfers of the bank ({house.served.url}) with its name as reference.",
-            "sheet": f"Fill in the columns Budget and Spent of {_BOOK}.",
-            "formulas": "Put formulas into the column Left (budget minus spent), and into the row Total "
-            "sums of "
-            "the three columns.",
-            "report": f'write into the line of each department in {path} "N left" or "N over", after the '
-            f"colon "
-            "and a space, where N is the difference with two decimals, and save it as docx",
-            "answer": "Finally answer the mail of every department that spent more than its budget, with "
-            f'exactly "{_ANSWER.format("N")}" and the same N.',
-        },
+        _asked(units, house, path),
         [
             *serving(post.served, house.served),
             *browser(post.served.url, window, house.served.url),
@@ -166,6 +154,24 @@ def _draft(dice: random.Random, level: int) -> Draft:
         ],
         (_BOOK, path),
     )
+
+
+def _asked(units: Sequence[_Department], house: Bank, path: str) -> dict[str, str]:
+    return {
+        "source": f"It is about {sentence(one.name for one in units)}. Each department wrote a mail "
+        '"Budget of …" about what it was granted this year, which the browser shows. What it spent '
+        "are the "
+        f"transfers of the bank ({house.served.url}) with its name as reference.",
+        "sheet": f"Fill in the columns Budget and Spent of {_BOOK}.",
+        "formulas": "Put formulas into the column Left (budget minus spent), and into the row Total "
+        "sums of "
+        "the three columns.",
+        "report": f'write into the line of each department in {path} "N left" or "N over", after the '
+        f"colon "
+        "and a space, where N is the difference with two decimals, and save it as docx",
+        "answer": "Finally answer the mail of every department that spent more than its budget, with "
+        f'exactly "{_ANSWER.format("N")}" and the same N.',
+    }
 
 
 FAMILY = Family("long.budget", 2, _draft, ("chromium", "libreoffice_calc", "libreoffice_writer"), "full")

@@ -6,6 +6,7 @@ A terminal may read the services by curl; a change that does not come from a pag
 from __future__ import annotations
 
 import random
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -14,6 +15,7 @@ from osgym_tasks.family import Draft, Family
 from osgym_tasks.goods import goods
 from osgym_tasks.long import Plan
 from osgym_tasks.long_parts import (
+    Mailbox,
     Row,
     cells_part,
     given_kept,
@@ -109,14 +111,8 @@ def _draft(dice: random.Random, level: int) -> Draft:
     ]
     all_orders.sort(key=lambda order: order[0])
     grid: list[list[Any]] = [["Order", "Item", "Complaint"], *([no, good["name"]] for no, good in all_orders)]
-    tickets: list[Row] = [
-        {"title": f"Order {one.order}", "area": "Complaints", "text": one.told} for one in complaints.values()
-    ]
-    for number, _ in dice.sample(all_orders, _OTHERS[level] // 2 + 1):
-        told = f"Order {number}: {dice.choice(_QUESTIONS)}"
-        tickets.append({"title": f"Order {number}", "area": "Questions", "text": told})
-    dice.shuffle(tickets)
-    desk = tracker(dice, tickets)
+    asked = [number for number, _ in dice.sample(all_orders, _OTHERS[level] // 2 + 1)]
+    desk = tracker(dice, _tickets(dice, complaints.values(), asked))
     window = desk.window
     post = mailbox(dice, ["What did you do about the complaints?"], 2 + level, PORT + 2, window)
     by_order = {one.order: one for one in complaints.values()}
@@ -156,19 +152,7 @@ def _draft(dice: random.Random, level: int) -> Draft:
     )
     return plan.draft(
         _WORDINGS,
-        {
-            "source": "The tracker in the browser has them: it is about every ticket of the area "
-            '"Complaints", '
-            f"and {_BOOK} tells the item of each order.",
-            "broken": f"If something came broken, take one off its stock in the shop ({shop.url}/keeper).",
-            "price": "If the price in the shop is wrong, set it there to the price of the catalogue.",
-            "tickets": f'Close each of these tickets, with the note "{_SENT}" for what came broken and '
-            f'"{_PRICED}" for prices.',
-            "sheet": 'In the workbook, write "new one" or "price" into the column Complaint of their orders, '
-            "and save it as xlsx.",
-            "answer": f'answer {post.which} at {post.served.url} with exactly "{_ANSWER.format("N", "M")}" '
-            "and the two numbers",
-        },
+        _asked(shop, post),
         [
             *serving(desk.served, shop, post.served),
             *browser(desk.served.url, window, shop.url, post.served.url),
@@ -176,6 +160,34 @@ def _draft(dice: random.Random, level: int) -> Draft:
         ],
         (_BOOK,),
     )
+
+
+def _tickets(dice: random.Random, complaints: Iterable[_Complaint], asked: Sequence[int]) -> list[Row]:
+    """Return a ticket for each complaint, and others about the orders with the numbers `asked`, mixed."""
+    tickets: list[Row] = [
+        {"title": f"Order {one.order}", "area": "Complaints", "text": one.told} for one in complaints
+    ]
+    for number in asked:
+        told = f"Order {number}: {dice.choice(_QUESTIONS)}"
+        tickets.append({"title": f"Order {number}", "area": "Questions", "text": told})
+    dice.shuffle(tickets)
+    return tickets
+
+
+def _asked(shop: Served, post: Mailbox) -> dict[str, str]:
+    return {
+        "source": "The tracker in the browser has them: it is about every ticket of the area "
+        '"Complaints", '
+        f"and {_BOOK} tells the item of each order.",
+        "broken": f"If something came broken, take one off its stock in the shop ({shop.url}/keeper).",
+        "price": "If the price in the shop is wrong, set it there to the price of the catalogue.",
+        "tickets": f'Close each of these tickets, with the note "{_SENT}" for what came broken and '
+        f'"{_PRICED}" for prices.',
+        "sheet": 'In the workbook, write "new one" or "price" into the column Complaint of their orders, '
+        "and save it as xlsx.",
+        "answer": f'answer {post.which} at {post.served.url} with exactly "{_ANSWER.format("N", "M")}" '
+        "and the two numbers",
+    }
 
 
 FAMILY = Family("long.complaints", 1, _draft, ("chromium", "libreoffice_calc"), "full")
