@@ -144,3 +144,29 @@ def test_counts_are_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
     stored = Path("tasks/families/osgym_tasks/distinct.jsonl").read_text()
     assert path.read_text() == stored, "counts of the same version are the same"
     assert CliRunner().invoke(commands, ["count", "--all", "vlc.setting"]).exit_code == 2
+
+
+def test_draws_in_a_language_are_the_tasks_of_the_same_draws_in_english() -> None:
+    """Only families with wordings in it are drawn; one that lacks it is refused by name."""
+    some, none = "term.count", "long.trip"
+    for ours, theirs in itertools.islice(
+        zip(
+            sample(families=[some], level=2, seed=4),
+            sample(families=[some], level=2, seed=4, language="de"),
+            strict=True,
+        ),
+        3,
+    ):
+        assert (
+            theirs.task["instruction"]
+            == FAMILIES[some].make(theirs.seed, 2, language="de").task["instruction"]
+        )
+        assert (theirs.seed, theirs.named) == (ours.seed, ours.named)
+        assert theirs.task["instruction"] != ours.task["instruction"]
+    course = Curriculum(language="es")
+    assert some in course.levels() and none not in course.levels()
+    assert course.next().task["id"].endswith("-es")
+    with pytest.raises(ValueError, match=r"long\.trip has no wording in 'de', only in en"):
+        sample(families=[none], language="de")
+    with pytest.raises(ValueError, match="language must be one of en, de, es, zh, not 'fr'"):
+        Curriculum(language="fr")

@@ -36,6 +36,7 @@ class Curriculum:
         target: Mean reward to keep, between 0 and 1; groups of rollouts learn most near one half.
         split: Split whose tasks are drawn. A level that has none is replaced by the nearest one that has.
         vary: Names in `VARIATIONS` that every instance has.
+        language: Language of all instructions, such as `de`.
     """
 
     families: Sequence[str] | None = None
@@ -43,6 +44,7 @@ class Curriculum:
     split: Split | str = Split.TRAIN
     seed: int = 0
     vary: Sequence[str] = ()
+    language: str = "en"
     _standing: dict[str, _Standing] = field(default_factory=dict)
     _drawn: int = 0
 
@@ -50,15 +52,15 @@ class Curriculum:
         """Check the attributes.
 
         Raises:
-            ValueError: The target is not between 0 and 1, a split or variation is unknown, there is no
-                family, or a named one has no task in the split.
+            ValueError: The target is not between 0 and 1, a split, variation or language is unknown, there is
+                no family, or a named one has no task in the split or no wording in the language.
             UnknownFamily: There is no such family.
         """
         if not 0 < self.target < 1:
             raise ValueError(f"target must lie between 0 and 1, not {self.target}")
         self.split = Split(self.split)
         self.vary = checked(self.vary)
-        chosen = with_levels(self.families, self.split)
+        chosen = with_levels(self.families, self.split, language=self.language)
         self._standing = {family.name: _Standing() for family, _ in chosen}
 
     def next(self) -> Instance:
@@ -72,7 +74,7 @@ class Curriculum:
         whole = int(standing.level)
         level = whole + (whole < LEVELS[-1] and dice.random() < standing.level - whole)
         level = min(levels_of(family, split), key=lambda one: abs(one - level))
-        return draw(family, level, split, dice, self.vary)
+        return draw(family, level, split, dice, self.vary, self.language)
 
     def report(self, instance: Instance, reward: float | None) -> None:
         """Report the reward of an instance, or the mean of a group.
