@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import io
 import shlex
+import stat
 import tarfile
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -136,12 +137,22 @@ class Desk:
         """
         for edit in edits:
             if isinstance(edit, Write):
-                try:
-                    await self.episode.write_file(edit.path, edit.data)
-                except ReachError as error:
-                    raise DeskError(f"{edit.path} could not be written: {error}") from error
+                await self._write(edit)
             else:
                 await self._shell(command_of(edit))
+
+    async def _write(self, edit: Write) -> None:
+        """Write a file; one that is only read keeps its permissions."""
+        path, entry = shlex.quote(edit.path), self.golden.get(edit.path)
+        is_read_only = entry is not None and not entry.mode & stat.S_IWUSR
+        if is_read_only:
+            await self._shell(f"chmod u+w -- {path}")
+        try:
+            await self.episode.write_file(edit.path, edit.data)
+        except ReachError as error:
+            raise DeskError(f"{edit.path} could not be written: {error}") from error
+        if entry is not None and is_read_only:
+            await self._shell(f"chmod {entry.mode:o} -- {path}")
 
     async def restore(self, edits: Sequence[Edit]) -> None:
         """Put the paths of these edits back to what `save` kept.

@@ -40,12 +40,16 @@ def certified(host: HostProcess, folder: Path, out: Path, code: int) -> dict[str
     return {one.task.split("/")[0]: one for one in read_record(out / "certificates.jsonl")}
 
 
-def test_a_sound_task_is_certified_and_loaded(host: HostProcess, tmp_path: Path) -> None:
-    """With mutations and equivalents of each kind; the command repeats nothing."""
+def test_sound_tasks_are_certified_and_loaded(host: HostProcess, tmp_path: Path) -> None:
+    """With mutations and equivalents of each kind, also of files that are only read; nothing is repeated."""
     written(tmp_path / "tasks")
+    FAMILIES["term.modes"].make(1006, 2).write(tmp_path / "tasks" / "only_read")
     found = certified(host, tmp_path / "tasks", tmp_path / "out", 0)
-    (one,) = found.values()
-    assert (one.verdict, one.failure) == (Verdict.CERTIFIED, "")
+    assert {name: (one.verdict, one.failure) for name, one in found.items()} == {
+        "sound": (Verdict.CERTIFIED, ""),
+        "only_read": (Verdict.CERTIFIED, ""),
+    }
+    one = found["sound"]
     assert len(one.of(Kind.MUTATION)) > 20
     ends = {trial.end for trial in one.of(Kind.EQUIVALENT)}
     assert {"another window left open", "text: line ends changed to CRLF"} <= ends
@@ -55,7 +59,7 @@ def test_a_sound_task_is_certified_and_loaded(host: HostProcess, tmp_path: Path)
     lines = record.read_text()
     certified(host, tmp_path / "tasks", tmp_path / "out", 0)
     assert record.read_text() == lines
-    assert len(load_tasks(tmp_path / "tasks", certified=record)) == 1
+    assert len(load_tasks(tmp_path / "tasks", certified=record)) == 2
     assert "edit-lines" in (tmp_path / "out" / "certificates.html").read_text()
 
 

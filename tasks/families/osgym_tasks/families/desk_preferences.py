@@ -61,7 +61,7 @@ for path in ("{_LIBFM}", f"{{folder}}/pcmanfm.conf", f"{{folder}}/desktop-items-
         for key, value in parser[section].items():
             name = f"{{section}}.{{key}}"
             if name not in own and (name in names) == is_chosen:
-                lines.append(f"{{name}}={{value.strip()}}")
+                lines.append(f"{{'' if is_chosen else path}} {{name}}={{value.strip()}}".lstrip())
 print(*sorted(lines), sep="\\n")
 """
 """Script that prints the settings that its arguments name, or all others but those that a window changes."""
