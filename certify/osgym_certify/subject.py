@@ -46,6 +46,12 @@ class Subject:
     def instruction(self) -> str:
         return str(self.task.get("instruction", ""))
 
+    @property
+    def typed(self) -> str:
+        """What the oracle types, a line for each action."""
+        actions = (action for step in self.oracle or () for action in step)
+        return "\n".join(str(action["text"]) for action in actions if "text" in action)
+
     def allowance(self, end: str) -> str | None:
         """Return the author's reason why an end may earn another score; None if it may not."""
         for entry in self.task.get("osgym", {}).get("allows", []):

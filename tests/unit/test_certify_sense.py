@@ -362,3 +362,11 @@ def test_instructions_in_two_splits_are_found() -> None:
     assert (found.code, found.severity) == (Code.SPLIT_LEAK, Severity.WRONG)
     assert "test and train (a, b)" in found.message
     assert duplicates(two, {"a": "train", "b": "train"}) == duplicates(two, {"a": "train"}) == []
+
+
+def test_what_the_oracle_types_and_nobody_can_know_is_certainly_missing() -> None:
+    """A command may print words of its own, so a word that only the check has is doubtful."""
+    asked = evaluated(check("exact_match", COMMAND, {"expected": "3 apples\n2 quinces\n"}))
+    for typed, severity in (("", D), ("apples", D), ("sed s/pears/quinces/", W)):
+        (found,) = [one for one in findings(asked, None, typed) if one.code is Code.UNNAMED_VALUE]
+        assert (found.severity, "quinces" in found.message) == (severity, True)

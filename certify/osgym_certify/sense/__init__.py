@@ -18,16 +18,20 @@ from osgym_host.tasks.parse import validate_task
 __all__ = ["Code", "Finding", "Severity", "duplicates", "findings"]
 
 
-def findings(task: Mapping[str, Any], known_ends: Collection[str] | None = None) -> list[Finding]:
+def findings(
+    task: Mapping[str, Any], known_ends: Collection[str] | None = None, typed: str = ""
+) -> list[Finding]:
     """Return what is wrong or doubtful about a task, each finding once.
 
     Args:
         task: Decoded task file, with the files that it uploads inside.
         known_ends: Names of the end states that a certificate tries, with which `osgym.allows` is compared.
             None leaves it unchecked.
+        typed: What the oracle types. A word of it that the check compares and a policy cannot know is
+            certainly missing in the instruction.
     """
     try:
-        view = view_of(validate_task(dict(task)), task)
+        view = view_of(validate_task(dict(task)), task, typed)
     except InvalidTask as error:
         return [Finding(Code.INVALID, Severity.WRONG, str(error))]
     found = [

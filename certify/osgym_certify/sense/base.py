@@ -110,12 +110,13 @@ class RawCheck:
 
 @dataclass(frozen=True, slots=True)
 class View:
-    """Parts of a task that the checks read."""
+    """Parts of a task that the checks read, and what its oracle types."""
 
     task: Task
     setup: tuple[RawStep, ...]
     postconfig: tuple[RawStep, ...]
     checks: tuple[RawCheck, ...]
+    typed: str = ""
 
     @property
     def instruction(self) -> str:
@@ -132,7 +133,7 @@ class View:
                 yield from step.parameters.get("files", ())
 
 
-def view_of(task: Task, raw: Mapping[str, Any]) -> View:
+def view_of(task: Task, raw: Mapping[str, Any], typed: str = "") -> View:
     """Return the view of a valid task, read from the same file."""
     checks = task.evaluator.checks
     return View(
@@ -149,6 +150,7 @@ def view_of(task: Task, raw: Mapping[str, Any]) -> View:
             )
             for place, check in enumerate(checks)
         ),
+        typed,
     )
 
 

@@ -111,11 +111,11 @@ def _value(
 ) -> Iterator[Finding]:
     text = _COMPUTED.sub(" ", str(value))
     if check.func in _CONTENT and isinstance(value, str):
-        yield from _words(name, text, check, known)
+        yield from _words(name, text, check, known, words_of(view.typed))
     yield from _numbers(name, text, view, known)
 
 
-def _words(name: str, text: str, check: RawCheck, known: Known) -> Iterator[Finding]:
+def _words(name: str, text: str, check: RawCheck, known: Known, typed: set[str]) -> Iterator[Finding]:
     """Yield a finding for a text with words that nothing in the task has."""
     if check.func in _PATTERNS:
         text = re.sub(r"\\.|[\[\](){}^$*+?|]", " ", text)
@@ -129,10 +129,9 @@ def _words(name: str, text: str, check: RawCheck, known: Known) -> Iterator[Find
         shown = known.text + check.command.casefold()
         missing = sorted(name for name in _FILE_NAME.findall(text) if name.casefold() not in shown)
     if missing:
-        certain = (
-            check.result.get("type") in _FILES and not known.opaque
-        )  # a command may print words of its own
-        severity = Severity.WRONG if certain else Severity.DOUBTFUL
+        is_file = check.result.get("type") in _FILES  # a command may print words of its own
+        is_certain = not known.opaque and (is_file or not typed.isdisjoint(missing))
+        severity = Severity.WRONG if is_certain else Severity.DOUBTFUL
         yield Finding(
             Code.UNNAMED_VALUE,
             severity,

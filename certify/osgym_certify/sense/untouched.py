@@ -69,7 +69,7 @@ def _holds(func: str, rules: Mapping[str, Any], data: bytes) -> bool | None:
 
 def _cells_hold(rules: Mapping[str, Any], data: bytes) -> bool | None:
     cells = rules.get("cells")
-    if not isinstance(cells, Mapping) or len(data) > _MAX_BOOK_BYTES:
+    if not isinstance(cells, Mapping) or len(data) > _MAX_BOOK_BYTES or rules.get("others_empty"):
         return None
     try:
         book = openpyxl.load_workbook(io.BytesIO(data))
