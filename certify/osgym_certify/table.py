@@ -23,7 +23,7 @@ def certificates_table(certificates: Sequence[Certificate]) -> str:
     said = f"{counts[Verdict.CERTIFIED]} of {len(certificates)} certified"
     lines = [_line(_COLUMNS), _line(["---"] * len(_COLUMNS)), *rows, _row("all", said, certificates, "", "")]
     images = ", ".join(_code(image) for image in sorted({one.image for one in certificates}))
-    return "\n".join([*lines, "", f"Golden image: {images or 'none'}.", ""])
+    return "\n".join(["# Certificates of tasks", "", *lines, "", f"Golden image: {images or 'none'}.", ""])
 
 
 def _row(task: str, verdict: str, of: Sequence[Certificate], gui: str, digest: str) -> str:
