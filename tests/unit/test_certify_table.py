@@ -26,14 +26,10 @@ TABLE = {
 GENERATED = {found["family"]: found for name in TABLE if (found := INSTANCE.fullmatch(name))}
 UNCERTIFIED = {
     "long.audit",
-    "long.budget",
-    "long.complaints",
     "long.month_close",
-    "long.newsletter",
     "long.onboarding",
     "long.release",
     "long.research",
-    "long.rota",
     "long.stock_take",
     "long.support",
     "long.translation",
