@@ -143,7 +143,8 @@ def _draft(dice: random.Random, level: int) -> Draft:
             parts[0], commits=[(window, desk.steps(dict(list(work.items())[:-1])))]
         ),
     }
-    return Plan([window, name_of(path), name_of(_NOTE)], parts, wrong, {}).draft(
+    plan = Plan([window, name_of(path), name_of(_NOTE)], parts, wrong, {}, [writer.rest_kept(path)])
+    return plan.draft(
         _WORDINGS,
         {
             "subjects": quoted_list(f"New: {one.name}" for one in new),
@@ -168,4 +169,4 @@ def _draft(dice: random.Random, level: int) -> Draft:
     )
 
 
-FAMILY = Family("long.onboarding", 1, _draft, ("chromium", "libreoffice_writer", "mousepad"), "full")
+FAMILY = Family("long.onboarding", 2, _draft, ("chromium", "libreoffice_writer", "mousepad"), "full")

@@ -106,7 +106,8 @@ def _draft(dice: random.Random, level: int) -> Draft:
     note = ["Sources: the wiki", *(f"Not asked: {one.place}" for one in others), *ends]
     read = guide.read([page for one in meant for page in (one.place, one.person)])
     text = document_part(path, document, years)
-    talk_part = slides_part(talk, slides, lines)
+    bodies = {f"{at + 1}.2": [slides[at][1], line] for at, line in lines.items()}
+    talk_part = replace(slides_part(talk, slides, lines), check=impress.rest_kept(talk, texts=bodies))
     parts = [
         replace(text, legs=[*read, *text.legs]),
         talk_part,
@@ -124,7 +125,7 @@ def _draft(dice: random.Random, level: int) -> Draft:
         parts,
         wrong,
         {"the wiki changed": [(window, spoilt)]},
-        [guide.served.check({})],
+        [guide.served.check({}), writer.rest_kept(path)],
     )
     return plan.draft(
         _WORDINGS,
@@ -152,7 +153,7 @@ def _draft(dice: random.Random, level: int) -> Draft:
 
 FAMILY = Family(
     "long.research",
-    1,
+    2,
     _draft,
     ("chromium", "libreoffice_writer", "libreoffice_impress", "mousepad"),
     "full",
