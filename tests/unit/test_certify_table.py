@@ -27,9 +27,7 @@ GENERATED = {found["family"]: found for name in TABLE if (found := INSTANCE.full
 UNCERTIFIED = {
     "long.audit",
     "long.month_close",
-    "long.onboarding",
     "long.release",
-    "long.research",
     "long.translation",
 }
 """Families of which no instance is certified yet: ten minutes each."""
