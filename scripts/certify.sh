@@ -10,8 +10,7 @@ long=() others=()
 for family in "${families[@]}"; do
   if [[ $family == long.* ]]; then long+=("$family"); else others+=("$family"); fi
 done
-failed=0
-"$osgym" task certify tasks "${others[@]}" --out "$out" "$@" || failed=$?
-"$osgym" task certify "${long[@]}" --levels 1 --out "$out" "$@" || failed=$?
-"$osgym" task certificates "$out/certificates.jsonl" --table tasks/CERTIFICATES.md || failed=$?
-exit "$failed"
+faulty=3 # exit code of certify when a task is faulty; the others follow all the same
+"$osgym" task certify tasks "${others[@]}" --out "$out" "$@" || [ $? -eq "$faulty" ]
+"$osgym" task certify "${long[@]}" --levels 1 --out "$out" "$@" || [ $? -eq "$faulty" ]
+"$osgym" task certificates "$out/certificates.jsonl" --table tasks/CERTIFICATES.md

@@ -67,7 +67,7 @@ class Trial:
 
     @property
     def is_wrong(self) -> bool:
-        """Whether it earned a wrong reward that the task's author does not allow."""
+        """Whether the reward is wrong, and the task's author does not allow that."""
         if self.must is None or self.earned is None or self.allowed is not None:
             return False
         return self.earned < 1 if self.must == 1 else self.earned >= 1

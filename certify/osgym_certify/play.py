@@ -210,7 +210,8 @@ class Certification:
             if surprising or len(pending) == control_every or number + 1 == len(ends):
                 again, why = _scored(await desk.score(prepare=False))
                 if again != 1:
-                    if _scored(await desk.score(prepare=False))[0] == 1:  # the end is there: the check wavers
+                    # A second score of 1 means that the golden end is there and the check is not repeatable.
+                    if again is not None and _scored(await desk.score(prepare=False))[0] == 1:
                         self._add(Trial(Kind.GOLDEN, "the same end scored twice", "", 1.0, again, why))
                     if len(pending) == 1:  # it was tried on a good desktop
                         self._add(pending[0])

@@ -11,7 +11,8 @@ import tarfile
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, cast
 
 import pytest
 from click.testing import CliRunner
@@ -25,6 +26,7 @@ from osgym_certify.ends.base import Chmod, Copy, Edit, End, GoldenFile, Move, Mu
 from osgym_certify.home import LIST_PROGRAM, Changes, Entry, changes, is_hidden, read_listing, topmost_new
 from osgym_certify.page import certificates_page
 from osgym_certify.plan import GoldenEnd, _limited, ends_of, kept_paths, losses, worth_a_probe
+from osgym_certify.play import Certification, Settings
 from osgym_certify.record import append, done_digests, read_record
 from osgym_certify.sense import Code, Finding, Severity
 from osgym_certify.signing import KeyFileError, is_signed, private_key, public_key, signed
@@ -362,3 +364,58 @@ def test_an_archive_of_a_desktop_is_only_read(tmp_path: Path) -> None:
     assert read_files(buffer.getvalue()) == {"/home/user/a b": b"text"}
     with pytest.raises(DeskError):
         read_files(b"no archive")
+
+
+class WaveringDesk:
+    """A desktop on which the golden end earns these rewards, one after the other."""
+
+    def __init__(self, *rewards: float | None) -> None:
+        self.rewards = list(rewards)
+
+    async def apply(self, edits: object) -> None:
+        """Does nothing."""
+
+    async def restore(self, edits: object) -> None:
+        """Does nothing."""
+
+    async def score(self, *, prepare: bool) -> Any:
+        """The next reward; None is a failure of the infrastructure."""
+        assert not prepare
+        reward = self.rewards.pop(0)
+        failure = SimpleNamespace(code="x", message="y") if reward is None else None
+        return SimpleNamespace(reward=reward, failure=failure, details=[])
+
+
+@pytest.mark.parametrize(
+    ("rewards", "golden", "left"),
+    [
+        ((0.0, 1.0), [], 0),
+        ((0.0, 0.0, 1.0), [0.0], 1),  # the same end earned 0, then 1
+        ((0.0, 0.0, 0.0), [], 1),  # it is not restored
+        ((0.0, None), [], 1),  # a failure is no answer of the check, and is not scored again
+    ],
+)
+async def test_a_golden_end_that_earns_two_rewards_is_a_flake(
+    tmp_path: Path, rewards: tuple[float | None, ...], golden: list[float], left: int
+) -> None:
+    """It is scored again at once, in the same state, before the desktop is held for broken."""
+    (tmp_path / "a.json").write_text('{"id": "a", "instruction": "Do.", "evaluator": {}}')
+    subject = read_subject(tmp_path / "a.json", "a")
+    one = Certification(cast(Any, None), subject, Settings("i" * 64))
+    ends = [
+        End("first", "/home/user/a", Must.EARN_NOTHING, ()),
+        End("second", "/home/user/a", Must.EARN_NOTHING, ()),
+    ]
+    desk = WaveringDesk(*rewards[:1], *rewards)
+    found = await one._try_in_place(cast(Any, desk), ends, 2)
+    assert [trial.earned for trial in one.trials if trial.kind is Kind.GOLDEN] == golden
+    assert (bool(found), desk.rewards) == (bool(left), [])
+
+
+def test_what_an_oracle_types_is_known(tmp_path: Path) -> None:
+    """From all steps, those that wait for the final screen too."""
+    (tmp_path / "a.json").write_text('{"id": "a", "instruction": "Do.", "evaluator": {}}')
+    typed = [{"op": "type", "text": "figs"}, {"op": "key", "keys": ["enter"]}]
+    ways = {"oracle": [typed, {"actions": [{"op": "type", "text": "pears"}], "settle": "certain"}]}
+    (tmp_path / "a.oracle.json").write_text(json.dumps(ways))
+    assert read_subject(tmp_path / "a.json", "a").typed == "figs\npears"

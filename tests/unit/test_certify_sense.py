@@ -230,6 +230,7 @@ POLLED = "for i in $(seq 40); do grep -q figs x && break; sleep 0.1; done"
         (Code.GUEST_EVIDENCE, evaluated(both(SOUND["evaluator"], command(["cat", NOTE])["evaluator"]))),
         (Code.CANNOT_FAIL, evaluated(check("check_include_exclude", COMMAND, {"include": ["figs"]}))),
         (Code.CANNOT_FAIL, evaluated(check("check_text_lines", FILE, {"lines": []}))),
+        (Code.CANNOT_FAIL, evaluated(check("check_image_properties", FILE, {"grey": True}))),
         (Code.CANNOT_FAIL, command("echo $(cat x)", shell=True)),
         (Code.UNTOUCHED, evaluated(both(SOUND["evaluator"], HOME))),
         (Code.UNTOUCHED, evaluated(both(EMPTY, SOUND["evaluator"]))),

@@ -106,7 +106,7 @@ def slot(instance: Instance) -> bool:
 
 @pytest.mark.parametrize("has", [column, goods, heading, mail, payee, slot])
 def test_what_is_asked_for_is_not_there(has: Callable[[Instance], bool]) -> None:
-    """Of one thing at least, as each family takes one away."""
+    """The desktop lacks at least one thing that the instruction names."""
     family = FAMILIES[f"none.{has.__name__}"]
     for level in LEVELS:
         assert not any(has(family.make(seed, level)) for seed in SEEDS)

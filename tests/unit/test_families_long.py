@@ -95,7 +95,7 @@ def test_given_cells_of_a_workbook_are_conditions(name: str) -> None:
 
 @pytest.mark.parametrize("count", [3, 4, 6, 9, 13])
 def test_one_rota_suits_everybody(count: int) -> None:
-    """Of all ways to give each person one duty, just one has only duties that suit."""
+    """Exactly one assignment of duties to people respects all wishes."""
     for seed in SEEDS:
         week, suits = draw_duties(random.Random(seed), count)
         ways = {frozenset[str](): 1}

@@ -21,7 +21,7 @@ _DEMANDS: Mapping[str, tuple[str, ...]] = {
     "check_direct_json_object": ("expected",),
     "check_document_text": ("paragraphs", "include", "exclude"),
     "check_formulas": ("cells",),
-    "check_image_properties": ("size", "mode", "format", "pixels", "differs"),
+    "check_image_properties": ("size", "mode", "format", "grey", "picture"),
     "check_include_exclude": ("include", "exclude"),
     "check_json": ("expect", "unexpect"),
     "check_list": ("expect", "unexpect"),

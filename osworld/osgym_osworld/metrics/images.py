@@ -1,4 +1,4 @@
-"""Metrics over images: size, mode, format, the colours of pixels."""
+"""Metrics over images: size, mode, format, colours."""
 
 from __future__ import annotations
 
@@ -76,11 +76,11 @@ def has_alpha(image: Image.Image) -> bool:
 
 @metric()
 def check_image_properties(result: Argument, expected: Argument) -> Score:
-    """``size`` [w, h], ``mode``, ``format``, ``pixels`` [{at, rgb, tolerance=0}], ``grey`` true, ``picture``.
+    """``size`` [w, h], ``mode``, ``format``, ``grey``, ``picture`` {png_base64, tolerance=0, edge_px=0}.
 
-    ``picture`` {png_base64, tolerance=0, edge_px=0} compares every pixel. Within ``edge_px`` pixels of an
-    edge colours may mix, as they do when a picture is scaled. An image of which a part is transparent is
-    wrong.
+    ``grey`` says whether the image lacks colours. ``picture`` is compared pixel by pixel; within ``edge_px``
+    pixels of an edge its colours may mix, as they do when a picture is scaled. An image of which a part is
+    transparent is wrong.
     """
     rules, image = rules_of(expected), open_image(as_file(result, "result"))
     facts = {"size": list(image.size), "mode": image.mode, "format": image.format}
@@ -92,14 +92,6 @@ def check_image_properties(result: Argument, expected: Argument) -> Score:
     rgb = image.convert("RGB")
     if "grey" in rules and _is_grey(rgb) != rules["grey"]:
         return Score(0.0, "the image has colours" if rules["grey"] else "the image has no colours")
-    for pixel in rules.get("pixels", []):
-        x, y = pixel["at"]
-        if not (0 <= x < rgb.width and 0 <= y < rgb.height):
-            return Score(0.0, f"there is no pixel at {x}, {y}")
-        colour = rgb.getpixel((x, y))
-        assert isinstance(colour, tuple)
-        if any(abs(a - b) > pixel.get("tolerance", 0) for a, b in zip(colour, pixel["rgb"], strict=True)):
-            return differ(f"the pixel at {x}, {y}", list(colour), pixel["rgb"])
     return _compare_with(rgb, rules["picture"]) if "picture" in rules else Score(1.0)
 
 

@@ -50,7 +50,7 @@ def _open(file: InputFile) -> Any:
     file.zip()
     book = openpyxl.load_workbook(io.BytesIO(file.data()))
     for sheet in book.worksheets:
-        parts.stored_cells(file, sheet, MAX_STYLED_CELLS)
+        parts.refuse_more_cells(file, sheet, MAX_STYLED_CELLS)
     return book
 
 

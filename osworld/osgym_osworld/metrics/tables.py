@@ -263,10 +263,7 @@ def _compare_sheets(got: Sheet, wanted: Sheet, digits: int) -> Score:
 
 @metric()
 def check_xlsx_cells(result: Argument, expected: Argument) -> Score:
-    """``rules.cells`` maps ``B7`` or ``Sheet!B7`` to its value (null: empty).
-
-    Others count if ``rules.others_empty`` is true: then they are empty, on all sheets.
-    """
+    """``rules.cells`` maps ``B7`` or ``Sheet!B7`` to its value (null: empty); ``others_empty``: no others."""
     book, rules = read_book(as_file(result, "result")), rules_of(expected)
     named = set()
     for reference, wanted in rules["cells"].items():

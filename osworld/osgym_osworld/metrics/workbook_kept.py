@@ -22,7 +22,7 @@ from osgym_host.tasks.metric_plugin import (
     reader,
 )
 from osgym_osworld.metrics.formula_parser import Area, parse_area
-from osgym_osworld.metrics.workbook_parts import stored_cells
+from osgym_osworld.metrics.workbook_parts import refuse_more_cells
 
 MAX_CELLS = 500_000
 SMALLEST_PT = 6
@@ -85,7 +85,7 @@ def _open(file: InputFile) -> Any:
     file.zip()
     book = openpyxl.load_workbook(io.BytesIO(file.data()), keep_links=False)
     for sheet in book.worksheets:
-        stored_cells(file, sheet, MAX_CELLS)
+        refuse_more_cells(file, sheet, MAX_CELLS)
     return book
 
 

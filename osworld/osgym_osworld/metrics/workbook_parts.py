@@ -13,14 +13,23 @@ from osgym_host.tasks.metric_plugin import InputFile
 Facts = Mapping[object, object]
 
 
+def refuse_more_cells(file: InputFile, sheet: Any, most: int) -> None:
+    """Raise an error if a sheet stores more cells than `most`; empty places between them do not count.
+
+    Raises:
+        Unreadable: It does.
+    """
+    if len(sheet._cells) > most:
+        raise file.bad(f"the sheet {sheet.title} is too large")
+
+
 def stored_cells(file: InputFile, sheet: Any, most: int) -> list[Any]:
-    """Return the cells that a sheet stores, by rows; empty rows far below a table are not among them.
+    """Return the cells that a sheet stores, by rows.
 
     Raises:
         Unreadable: There are more than `most`.
     """
-    if len(sheet._cells) > most:
-        raise file.bad(f"the sheet {sheet.title} is too large")
+    refuse_more_cells(file, sheet, most)
     return [sheet._cells[place] for place in sorted(sheet._cells)]
 
 

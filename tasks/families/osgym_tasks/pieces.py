@@ -115,7 +115,8 @@ def infeasible(*unchanged: tuple[str, Mapping[str, Any], Any]) -> dict[str, Any]
     """Check that the policy gave up, as is right where a task cannot be done, and that these checks hold.
 
     Args:
-        unchanged: Checks, as `every` takes them, that nothing outside the home was changed or in it added.
+        unchanged: Checks, as `every` takes them, of changes that the check of the home does not see: in local
+            services, outside the home, or files that were added.
     """
     checks = every(*unchanged)
     return {

@@ -161,7 +161,7 @@ def _other_form(data: bytes, rules: Mapping[str, Any]) -> str:
 
 @metric(accepts_empty=True)
 def check_text_lines(result: Argument, expected: Argument) -> Score:
-    """The file's lines are ``rules.lines``, by any line ends; with ``folders`` a slash after one is ignored.
+    """The file's lines are ``rules.lines``, by any line ends or ``line_end``; ``folders``: no last slash.
 
     A missing end of the last line, DOS line ends and a byte order mark are right as well. With ``line_end``
     all lines end with it, and the file begins with a byte order mark only if ``byte_order_mark`` is true.
