@@ -12,6 +12,7 @@ from tests.support.runtime_probe import build_python_image, run_inside
 from tests.support.waiting import until
 
 from osgym_host.core.admission import Budget
+from osgym_host.core.disk_pressure import DiskRoom
 from osgym_host.core.plan import PoolSpec
 from osgym_host.core.reasons import Reason
 from osgym_host.guest_client import GuestClient
@@ -205,7 +206,7 @@ async def host(
         events=EventLog(),
         spec=PoolSpec(0, 2),
         budget=Budget(4, 0, 64, 0.0, 0, 1),
-        probe=lambda: (10_000.0, 4, _free_mib(tmp_path) - host.taken_mib),
+        probe=lambda: (10_000.0, 4, DiskRoom(_free_mib(tmp_path) - host.taken_mib)),
         usage_options=UsageOptions(disk_cap_mib=16, disk_reserve_mib=1000),
     )
     host = Host(pool, 0.0, {})
@@ -242,7 +243,7 @@ async def test_who_hides_a_file_in_flight_ends_when_the_disk_is_scarce(host: Hos
         hides.clone,
         WRITE + IN_FLIGHT.replace("write()", "open('/scratch/hidden', 'w+b')"),
     )
-    host.taken_mib = 80.0 + max(0.0, host.pool.admission.disk_free_mib() - 1000.0)
+    host.taken_mib = 80.0 + max(0.0, host.pool.admission.disk_room().free_mib - 1000.0)
     await until(lambda: "hides" in host.lost, 8)
     assert host.lost["hides"][0] is Reason.DISK
     assert "honest" not in host.lost

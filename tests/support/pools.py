@@ -9,6 +9,7 @@ from typing import Any
 
 from osgym_host.core.admission import Budget
 from osgym_host.core.backoff import BackoffPolicy
+from osgym_host.core.disk_pressure import DiskRoom
 from osgym_host.core.plan import PoolSpec
 from osgym_host.core.reasons import Reason
 from osgym_host.replicas.events import EventLog
@@ -48,7 +49,7 @@ async def pool_of(tmp_path: Path, **more: Any) -> AsyncIterator[tuple[Pool, Fake
         events=EventLog(),
         spec=PoolSpec(more.pop("warm", 1), more.pop("max_starting", 4), QUICK),
         budget=Budget(more.pop("max_replicas", 8), 0, 64, 0.0, 0, 1),
-        probe=lambda: (10_000.0, 4, runtime.disk_free_mib),
+        probe=lambda: (10_000.0, 4, DiskRoom(runtime.disk_free_mib)),
         usage_options=UsageOptions(
             more.pop("interval_s", 0.02), more.pop("disk_cap_mib", None), more.pop("disk_reserve_mib", 0)
         ),

@@ -177,7 +177,7 @@ def test_an_environment_that_dies_is_replaced(fault: str) -> None:
     try:
         with MultiTurnDataloader(
             Counter, configs, ByteTokenizer(), is_multi_modal=False, batch_size=1, tensors="np",
-            step_timeout_s=0.3, seed=1,
+            step_timeout_s=2.0 if fault == "hang" else 60.0, seed=1,
         ) as loader:  # fmt: skip
             uids = set()
             while not (loader.lost_episodes and any(uid.startswith("bad") for uid in uids)):

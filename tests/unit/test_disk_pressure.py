@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -9,20 +11,35 @@ from osgym_host.core.disk_pressure import (
     INODE_BYTES,
     LEAST_MIB,
     DiskAccount,
+    DiskRoom,
     Writer,
     biggest_writer,
-    free_bytes,
 )
 
+MIB = 1 << 20
 SIZES = st.floats(0, 1e6)
 WRITERS = st.lists(st.builds(Writer, st.uuids().map(str), SIZES, SIZES, st.booleans()), max_size=6)
 
 
+def _room(files: int, files_free: int) -> DiskRoom:
+    """Return the room of a file system with 100 free blocks."""
+    return DiskRoom.of(os.statvfs_result((4096, 4096, 1000, 100, 100, files, files_free, files_free, 0, 255)))
+
+
 def test_a_disk_without_inodes_is_full() -> None:
     """Empty files fill it, too; where their number is not bounded only blocks count."""
-    assert free_bytes(100, 4096, 1000, 500) == 100 * 4096
-    assert free_bytes(100, 4096, 1000, 7) == 7 * INODE_BYTES
-    assert free_bytes(100, 4096, 0, 0) == 100 * 4096
+    assert _room(1000, 500).free_mib == 100 * 4096 / MIB
+    assert _room(1000, 7).free_mib == 7 * INODE_BYTES / MIB
+    assert _room(0, 0).free_mib == 100 * 4096 / MIB
+
+
+def test_what_was_written_is_seen_where_the_other_of_blocks_and_inodes_is_scarcer() -> None:
+    """One big file takes no inodes, many empty ones take no blocks."""
+    before = DiskRoom(73_000.0, 62_000.0)
+    assert DiskRoom(72_600.0, 62_000.0).used_since_mib(before) == 400.0
+    assert DiskRoom(73_000.0, 61_700.0).used_since_mib(before) == 300.0
+    assert DiskRoom(72_600.0).used_since_mib(DiskRoom(73_000.0)) == 400.0
+    assert DiskRoom(72_600.0, 63_000.0).most(before) == DiskRoom(73_000.0, 63_000.0)
 
 
 def test_who_wrote_the_most() -> None:

@@ -12,6 +12,7 @@ from tests.support.fake_runtime import FakeReplica
 from tests.support.pools import nobody, pool_of
 from tests.support.waiting import until
 
+from osgym_host.core.disk_pressure import DiskRoom
 from osgym_host.core.plan import Blocked
 from osgym_host.core.reasons import Reason
 from osgym_host.core.states import ReplicaState
@@ -113,16 +114,25 @@ async def test_all_are_measured_when_the_disk_shrinks_fast(tmp_path: Path) -> No
     """Long before the next look is due, once an eighth of a cap is gone."""
     async with pool_of(tmp_path, disk_cap_mib=80, interval_s=3600.0) as (pool, _):
         meter = pool._usage
-        assert not meter._disk_shrinks_fast(10_000)
-        assert not meter._disk_shrinks_fast(9_991)
-        assert meter._disk_shrinks_fast(9_990)
-        assert not meter._disk_shrinks_fast(9_990)
-        assert not meter._disk_shrinks_fast(10_490)
-        assert meter._disk_shrinks_fast(10_480)
+        assert not meter._disk_shrinks_fast(DiskRoom(10_000))
+        assert not meter._disk_shrinks_fast(DiskRoom(9_991))
+        assert meter._disk_shrinks_fast(DiskRoom(9_990))
+        assert not meter._disk_shrinks_fast(DiskRoom(9_990))
+        assert not meter._disk_shrinks_fast(DiskRoom(10_490))
+        assert meter._disk_shrinks_fast(DiskRoom(10_480))
+
+
+async def test_one_whose_measurement_began_before_the_disk_shrank_is_measured_again(tmp_path: Path) -> None:
+    """What it wrote since is in no measurement."""
+    async with pool_of(tmp_path, disk_cap_mib=80, interval_s=3600.0) as (pool, _):
+        meter = pool._usage
         manager = await pool.acquire("a", nobody, 1)
         manager.measured_at = 100.0
-        assert not meter._is_due(manager, 101.0, hurry=False)
-        assert meter._is_due(manager, 101.0, hurry=True)
+        assert not meter._is_due(manager, 101.0)
+        meter._hurry_at = 100.5
+        assert meter._is_due(manager, 101.0)
+        manager.measured_at = 100.6
+        assert not meter._is_due(manager, 101.0)
 
 
 async def test_with_little_disk_left_the_biggest_writer_ends(tmp_path: Path) -> None:
@@ -167,7 +177,7 @@ async def test_with_room_on_the_disk_nobody_ends(tmp_path: Path) -> None:
         runtime.overlay_mib[manager.replica_id] = 5000.0
         runtime.disk_free_mib = 1000.0
         await until(lambda: manager.overlay_mib == 5000.0)
-        assert not pool._usage._disk_is_scarce(1000.0, 1.0)
+        assert not pool._usage._disk_is_scarce(DiskRoom(1000.0), 1.0)
         assert manager.state is ReplicaState.LEASED
 
 

@@ -1,27 +1,52 @@
-"""Choice of the replica that ends when the host's disk is nearly full. Pure."""
+"""Free space of the host's disk, and the replica that ends when it is nearly full. Pure."""
 
 from __future__ import annotations
 
 import math
+import os
 from collections import deque
 from collections.abc import Iterable
 from dataclasses import dataclass
 
 INODE_BYTES = 4096
 """Smallest size counted for a file, since a file system has a bounded number of files."""
+_MIB = 1 << 20
 FORGET_S = 60.0
 LEAST_MIB = 64.0
 """Size below which a replica is not ended, since that would not help."""
 
 
-def free_bytes(blocks_free: int, block_bytes: int, files: int, files_free: int) -> int:
-    """Return the free space of a file system, which is full without blocks or without inodes.
+@dataclass(frozen=True, slots=True)
+class DiskRoom:
+    """Free space of a file system, which is full without blocks or without inodes.
 
-    Args:
-        files: Number of files that it can have; 0 without a bound.
+    Attributes:
+        blocks_mib: Free space by its blocks.
+        inodes_mib: Free space by its inodes, of `INODE_BYTES` each; infinite where files have no bound.
     """
-    room = blocks_free * block_bytes
-    return min(room, files_free * INODE_BYTES) if files else room
+
+    blocks_mib: float
+    inodes_mib: float = math.inf
+
+    @classmethod
+    def of(cls, found: os.statvfs_result) -> DiskRoom:
+        """Return the free space that an unprivileged process has."""
+        inodes = found.f_favail * INODE_BYTES / _MIB if found.f_files else math.inf
+        return cls(found.f_bavail * found.f_frsize / _MIB, inodes)
+
+    @property
+    def free_mib(self) -> float:
+        """Free space by what runs out first."""
+        return min(self.blocks_mib, self.inodes_mib)
+
+    def used_since_mib(self, earlier: DiskRoom) -> float:
+        """Return what was written since then, in blocks or in inodes, whichever of both fell more."""
+        inodes = 0.0 if math.isinf(self.inodes_mib) else earlier.inodes_mib - self.inodes_mib
+        return max(earlier.blocks_mib - self.blocks_mib, inodes)
+
+    def most(self, other: DiskRoom) -> DiskRoom:
+        """Return the greater of each."""
+        return DiskRoom(max(self.blocks_mib, other.blocks_mib), max(self.inodes_mib, other.inodes_mib))
 
 
 @dataclass(frozen=True, slots=True)

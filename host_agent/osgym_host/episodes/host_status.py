@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from osgym_host.core.disk_pressure import free_bytes
+from osgym_host.core.disk_pressure import DiskRoom
 from osgym_host.core.plan import Blocked, lease_pressure_percent
 from osgym_host.episodes.draining import DrainController
 from osgym_host.episodes.episode import HostEpisode
@@ -92,7 +92,7 @@ class HostStatus:
                 load1=os.getloadavg()[0],
                 ram_total_mib=round(total_mib, 1),
                 ram_available_mib=round(available_mib, 1),
-                disk_free_mib=round(self._pool.admission.disk_free_mib(), 1),
+                disk_free_mib=round(self._pool.admission.disk_room().free_mib, 1),
             ),
             draining=self.draining,
             branching=self._pool.replicas.runtime.capabilities().branching,
@@ -229,8 +229,6 @@ def memory_mib() -> tuple[float, float]:
     return found["MemTotal"], found["MemAvailable"]
 
 
-def load_probe(data_dir: Path) -> tuple[float, int, float]:
-    """Return available RAM in MiB, cores this process may use, free disk in MiB."""
-    disk = os.statvfs(data_dir)
-    free = free_bytes(disk.f_bavail, disk.f_frsize, disk.f_files, disk.f_favail)
-    return memory_mib()[1], len(os.sched_getaffinity(0)), free / MIB
+def load_probe(data_dir: Path) -> tuple[float, int, DiskRoom]:
+    """Return available RAM in MiB, cores this process may use, free disk."""
+    return memory_mib()[1], len(os.sched_getaffinity(0)), DiskRoom.of(os.statvfs(data_dir))

@@ -13,6 +13,7 @@ from dataclasses import replace
 from osgym_host.core.admission import Admission, Budget, MeasuredLoad, admit
 from osgym_host.core.backoff import Backoff
 from osgym_host.core.cpu_credit import CreditTerms
+from osgym_host.core.disk_pressure import DiskRoom
 from osgym_host.core.fair_queue import UNNAMED, ClientKey
 from osgym_host.core.plan import Blocked, PoolSpec, PoolView, blocked_by, plan
 from osgym_host.core.reasons import Reason, Recovery, consequence
@@ -35,7 +36,7 @@ _BEING_MADE = (ReplicaState.CREATING, ReplicaState.BOOTING)
 REPLAN_S = 2.0
 """Interval of plans while something outside the pool blocks it."""
 
-LoadProbe = Callable[[], tuple[float, int, float]]
+LoadProbe = Callable[[], tuple[float, int, DiskRoom]]
 """Function that returns available RAM in MiB, cores, and free disk in MiB."""
 
 
@@ -49,7 +50,7 @@ class MeasuredAdmission:
         self._probe = probe
         self._peaks: deque[float] = deque(maxlen=128)
 
-    def disk_free_mib(self) -> float:
+    def disk_room(self) -> DiskRoom:
         """Return the free space where replicas write."""
         return self._probe()[2]
 
@@ -59,11 +60,11 @@ class MeasuredAdmission:
         Raises:
             OSError: The load cannot be read.
         """
-        available, cores, disk_free = self._probe()
+        available, cores, disk = self._probe()
         load = MeasuredLoad(
             ram_available_mib=available,
             cores=cores,
-            disk_free_mib=disk_free,
+            disk_free_mib=disk.free_mib,
             peaks_mib=[*self._peaks, *(m.peak_mib for m in managers if m.peak_mib > 0)],
             now_mib=[m.pss_mib for m in managers if m.pss_mib is not None],
             pending=pending,
@@ -118,7 +119,7 @@ class Pool:
         self._background: list[asyncio.Task[None]] = []
         options = usage_options or UsageOptions()
         self._pulse = GuestPulse(replicas.managers, replicas.runtime.used_cpu_s, pulse_options)
-        self._usage = UsageMonitor(replicas.runtime, replicas.managers, self.admission.disk_free_mib, options)
+        self._usage = UsageMonitor(replicas.runtime, replicas.managers, self.admission.disk_room, options)
         self._cpu_shares = CpuShares(replicas.runtime, replicas.managers, credit_terms)
 
     def view(self) -> PoolView:

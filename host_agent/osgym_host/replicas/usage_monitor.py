@@ -9,11 +9,12 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import math
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from osgym_host.core.disk_pressure import DiskAccount, Writer, biggest_writer
+from osgym_host.core.disk_pressure import DiskAccount, DiskRoom, Writer, biggest_writer
 from osgym_host.core.reasons import Reason
 from osgym_host.core.states import ReplicaState
 from osgym_host.log_subject import about
@@ -51,16 +52,17 @@ class UsageMonitor:
         self,
         runtime: base.Runtime,
         managers: Callable[[], Sequence[ReplicaManager]],
-        disk_free_mib: Callable[[], float],
+        disk_room: Callable[[], DiskRoom],
         options: UsageOptions,
     ) -> None:
         self._runtime = runtime
         self._managers = managers
-        self._disk_free_mib = disk_free_mib
+        self._disk_room = disk_room
         self._options = options
-        self._free_mib: float | None = None
+        self._most_room: DiskRoom | None = None
         self._account = DiskAccount()
         self._scarce_since: float | None = None
+        self._hurry_at = -math.inf
         self._in_work: set[ReplicaManager] = set()
         self._slots = asyncio.Semaphore(MEASURED_AT_ONCE)
 
@@ -69,36 +71,37 @@ class UsageMonitor:
             while True:
                 await asyncio.sleep(min(TICK_S, self._options.interval_s))
                 now = time.monotonic()
-                free_mib = self._read_free_mib()
-                hurry = self._disk_shrinks_fast(free_mib) | self._disk_is_scarce(free_mib, now)
+                room = self._read_room()
+                if self._disk_shrinks_fast(room) | self._disk_is_scarce(room, now):
+                    self._hurry_at = now  # also for those whose measurement began before
                 for manager in self._managers():
-                    if manager not in self._in_work and self._is_due(manager, now, hurry):
+                    if manager not in self._in_work and self._is_due(manager, now):
                         self._in_work.add(manager)
                         group.create_task(self._measure(manager))
 
-    def _read_free_mib(self) -> float | None:
+    def _read_room(self) -> DiskRoom | None:
         try:
-            return self._disk_free_mib()
+            return self._disk_room()
         except OSError:
             log.exception("the free disk space cannot be read")
             return None
 
-    def _disk_shrinks_fast(self, free_mib: float | None) -> bool:
+    def _disk_shrinks_fast(self, room: DiskRoom | None) -> bool:
         """Return whether one replica may be near its bound, by the bytes written since the measurement."""
         cap_mib = self._options.disk_cap_mib
-        if cap_mib is None or free_mib is None:
+        if cap_mib is None or room is None:
             return False
-        if self._free_mib is None or free_mib > self._free_mib:
-            self._free_mib = free_mib
-        if self._free_mib - free_mib < cap_mib / 8:
+        self._most_room = room.most(self._most_room or room)
+        if room.used_since_mib(self._most_room) < cap_mib / 8:
             return False
-        self._free_mib = free_mib
+        self._most_room = room
         return True
 
-    def _disk_is_scarce(self, free_mib: float | None, now: float) -> bool:
+    def _disk_is_scarce(self, room: DiskRoom | None, now: float) -> bool:
         """Return whether all must be measured since the disk is nearly full; end the replica at fault."""
-        if free_mib is None:
+        if room is None:
             return False
+        free_mib = room.free_mib
         managers = self._managers()
         live = [manager for manager in managers if manager.state in _MEASURED]
         leaving = any(manager.state is ReplicaState.RETIRING for manager in managers)
@@ -144,10 +147,10 @@ class UsageMonitor:
             if manager.replica_id == chosen.replica_id:
                 manager.retire(Reason.DISK if its_own else Reason.DISK_FULL, detail)
 
-    def _is_due(self, manager: ReplicaManager, now: float, hurry: bool) -> bool:
+    def _is_due(self, manager: ReplicaManager, now: float) -> bool:
         if manager.state not in _MEASURED:
             return False
-        if manager.measured_at is None or hurry:
+        if manager.measured_at is None or manager.measured_at < self._hurry_at:
             return True
         factor = 1 if manager.state is ReplicaState.LEASED else IDLE_FACTOR
         return now - manager.measured_at >= self._options.interval_s * factor

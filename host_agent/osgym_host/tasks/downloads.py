@@ -19,7 +19,7 @@ from urllib.parse import unquote, urljoin
 
 import httpcore
 
-from osgym_host.core.disk_pressure import free_bytes
+from osgym_host.core.disk_pressure import DiskRoom
 from osgym_host.core.special_addresses import Kind, kind_of
 from osgym_host.tasks.errors import DownloadFailed, RefusedByPolicy
 from osgym_host.tasks.policy import TaskPolicy, remaining_s
@@ -221,9 +221,8 @@ class DownloadCache:
 
     def _write(self, fd: int, data: bytes, url: str) -> None:
         """Write all bytes, but stop before the disk is full, which would end replicas of others."""
-        disk = os.fstatvfs(fd)
-        free = free_bytes(disk.f_bavail, disk.f_frsize, disk.f_files, disk.f_favail)
-        if free - len(data) < self._policy.disk_reserve_bytes:
+        free_bytes = DiskRoom.of(os.fstatvfs(fd)).free_mib * (1 << 20)
+        if free_bytes - len(data) < self._policy.disk_reserve_bytes:
             raise DownloadFailed(
                 f"{url} was not downloaded: the host's disk is nearly full; free disk space there, or lower "
                 "disk_reserve_mib",
