@@ -12,7 +12,7 @@ from osgym_tasks.desk import terminal
 from osgym_tasks.family import Draft, Family
 from osgym_tasks.long import Part, Plan
 from osgym_tasks.long_parts import Row, Tracker, Wiki, added_lines_part, name_of, note_opened, tracker, wiki
-from osgym_tasks.pieces import HOME, line, tree_check, upload
+from osgym_tasks.pieces import HOME, line, text_check, tree_check, upload
 from osgym_tasks.web import browser, serving
 from osgym_tasks.webapps.framework import PORT
 
@@ -24,6 +24,7 @@ _VERBS = ("Mend", "Speed up", "Translate", "Rewrite", "Explain", "Shorten")
 _WHATS = ("the start page", "the search", "the export", "the log file", "the printing", "the settings",
           "the help", "the import", "the login", "the backups")  # fmt: skip
 _FOLDER = f"{HOME}/release"
+_VERSION = "VERSION"
 _LOG = f"{HOME}/Documents/CHANGELOG.md"
 _TERMINAL = "Terminal"
 _WORDINGS = (
@@ -63,6 +64,15 @@ def _tickets(dice: random.Random, level: int) -> list[Row]:
     ]
 
 
+def _changes(dice: random.Random, rows: list[Row], products: list[str]) -> list[_Change]:
+    """Return a change for each ticket; together they name all products."""
+    of = [*products, *(dice.choice(products) for _ in rows)][: len(rows)]
+    while len(of) < len(products):
+        of.append(products[len(of)])
+    dice.shuffle(of)
+    return [_Change(row["title"], row["number"], product) for row, product in zip(rows, of, strict=False)]
+
+
 def _draft(dice: random.Random, level: int) -> Draft:
     major, minor = dice.randrange(1, 40), dice.randrange(1, 90)
     old, version = f"{major}.{minor}", f"{major}.{minor + 1}"
@@ -80,14 +90,7 @@ def _draft(dice: random.Random, level: int) -> Draft:
     window = guide.window
     desk = tracker(dice, _tickets(dice, level), PORT + 1, window)
     places = sorted(dice.sample(range(len(desk.rows)), _CHANGES[level]))
-    of = [*products[:-1], *(dice.choice(products[:-1]) for _ in places)][: len(places)]
-    while len(of) < len(products) - 1:
-        of.append(products[len(of)])
-    dice.shuffle(of)
-    changes = [
-        _Change(desk.rows[at]["title"], desk.rows[at]["number"], product)
-        for at, product in zip(places, of, strict=False)
-    ]
+    changes = _changes(dice, [desk.rows[at] for at in places], products[:-1])
     files = {f"changes/{one.ticket}.txt": one.note for one in changes}
     log = ["# Changelog", "", f"## {version}", "", f"## {old}", "- The first one that we list"]
     lines = [f"- {one.text} (#{one.ticket})" for one in changes]
@@ -101,7 +104,8 @@ def _draft(dice: random.Random, level: int) -> Draft:
         replace(text, legs=[(_TERMINAL, reads), *text.legs]),
         desk.part(work, 3),
         guide.part(edits),
-        _files_part(files, version),
+        _version_part(version),
+        _files_part(files),
     ]
     other = next(at for at in range(len(desk.rows)) if at not in work)
     wrong = {
@@ -118,13 +122,13 @@ def _draft(dice: random.Random, level: int) -> Draft:
         _asked(version, state, desk, guide),
         [
             upload({f"{_FOLDER}/{name}": content for name, content in files.items()}),
-            upload({f"{_FOLDER}/VERSION": f"{old}\n", f"{_FOLDER}/done/0.txt": "The first change\n"}),
+            upload({f"{_FOLDER}/{_VERSION}": f"{old}\n", f"{_FOLDER}/done/0.txt": "The first change\n"}),
             *serving(guide.served, desk.served),
             *browser(guide.served.url, window, desk.served.url),
             *note_opened(_LOG, log),
             *terminal(),
         ],
-        (_FOLDER, _LOG),
+        [_LOG, *(f"{_FOLDER}/{name}" for name in ("changes", _VERSION, *_moved(files)))],
     )
 
 
@@ -141,16 +145,23 @@ def _asked(version: str, state: str, desk: Tracker, guide: Wiki) -> dict[str, st
         "wiki": f'In the wiki at {guide.served.url}, replace "{state}" by "Latest version: {version}." '
         f"on "
         "the page of every product that the changes name.",
-        "files": f"write {version} into {_FOLDER}/VERSION and move the files of {_FOLDER}/changes into "
+        "files": f"write {version} into {_FOLDER}/{_VERSION} and move the files of {_FOLDER}/changes into "
         f"{_FOLDER}/done",
     }
 
 
-def _files_part(files: dict[str, str], version: str) -> Part:
-    moved = {name.replace("changes/", "done/"): text for name, text in files.items()}
-    wanted = {**moved, "done/0.txt": "The first change\n", "VERSION": f"{version}\n"}
-    commands = [line(f"echo {version} > release/VERSION"), line("mv release/changes/*.txt release/done/")]
-    return Part("the files", 2, tree_check(_FOLDER, wanted), [], [(_TERMINAL, commands)])
+def _version_part(version: str) -> Part:
+    commands = [line(f"echo {version} > release/{_VERSION}")]
+    return Part("the version", 1, text_check(f"{_FOLDER}/{_VERSION}", version), [], [(_TERMINAL, commands)])
 
 
-FAMILY = Family("long.release", 1, _draft, ("chromium", "mousepad", "xfce4-terminal"), "full")
+def _files_part(files: dict[str, str]) -> Part:
+    check = tree_check(_FOLDER, {**_moved(files), "done/0.txt": "The first change\n"}, besides=_VERSION)
+    return Part("the files", 1, check, [], [(_TERMINAL, [line("mv release/changes/*.txt release/done/")])])
+
+
+def _moved(files: dict[str, str]) -> dict[str, str]:
+    return {name.replace("changes/", "done/"): text for name, text in files.items()}
+
+
+FAMILY = Family("long.release", 2, _draft, ("chromium", "mousepad", "xfce4-terminal"), "full")
