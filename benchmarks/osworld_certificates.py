@@ -15,13 +15,23 @@ import json
 import subprocess
 import sys
 import tempfile
+from collections import Counter
+from collections.abc import Sequence
 from pathlib import Path
 
 from benchmarks.common import local_service
 from benchmarks.osworld_harness import cases
 from benchmarks.osworld_play import INFEASIBLE, Case
-from osgym_certify.certificate import Verdict
+from osgym_certify.certificate import Certificate, Kind, Trial, Verdict
 from osgym_certify.record import read_record
+
+BESIDE = (
+    "other file: ", "other folder: ", "hidden file: ", "empty folder: ", "settings of all programs: ",
+    "folder: everything else removed",
+)  # fmt: skip
+"""Beginnings of the names of ends that damage what no task speaks of."""
+LOST = ("file: removed", "file: put back", "file: emptied", "file: moved", "file: renamed")
+"""Beginnings of the names of ends that lose the golden file itself."""
 
 
 def write_case(folder: Path, case: Case) -> bool:
@@ -39,15 +49,80 @@ def write_case(folder: Path, case: Case) -> bool:
     return True
 
 
+def page(certificates: Sequence[Certificate], found: int) -> str:
+    """Return the list of faulty tasks as Markdown, each with the ends that show it."""
+    counts = Counter(one.verdict for one in certificates)
+    verdicts = ", ".join(f"{counts[verdict]} {verdict}" for verdict in Verdict if counts[verdict])
+    faulty = sorted((one for one in certificates if one.verdict is Verdict.FAULTY), key=lambda one: one.task)
+    ends = Counter(name for one in faulty for name in {_named(trial) for trial in _wrong(one)})
+    rows = [
+        f"| {name} | {count} |" for name, count in sorted(ends.items(), key=lambda end: (-end[1], end[0]))
+    ]
+    unproven = [one for one in certificates if one.verdict in (Verdict.UNPROVEN, Verdict.FAILED)]
+    by_content = sum(any(not _is_beside(trial) for trial in _wrong(one)) for one in faulty)
+    images = ", ".join(f"`{image[:16]}`" for image in sorted({one.image for one in certificates}))
+    return "\n".join(
+        [
+            "# Certificates of OSWorld's published tasks",
+            "",
+            f"{len(certificates)} of {found} tasks with an oracle: {verdicts}. {by_content} of the "
+            "faulty ones are so by more than damage beside the task. Files that a task fetches were made "
+            "here in their place. What each check had to say is in the record.",
+            "",
+            f"Golden image: {images}.",
+            "",
+            "| wrong end | tasks |",
+            "| --- | --- |",
+            *rows,
+            *(line for one in faulty for line in _section(one)),
+            *(["", "## Not proven", ""] if unproven else []),
+            *(f"- {one.task}: {one.verdict}. {one.failure}" for one in unproven),
+            "",
+        ]
+    )
+
+
+def _section(one: Certificate) -> list[str]:
+    wrong = _wrong(one)
+    beside = sum(map(_is_beside, wrong))
+    tried = sum(_is_beside(trial) for trial in one.trials)
+    lines = ["", f"## {one.task}", "", f"> {' '.join(one.instruction.split())}", ""]
+    for trial in wrong:
+        if not _is_beside(trial):
+            lines.append(f"- {_named(trial)}, `{trial.about}`" if trial.about else f"- {_named(trial)}")
+    if beside:
+        lines.append(f"- {beside} of {tried} ends with damage to other files or settings are paid.")
+    return lines
+
+
+def _wrong(one: Certificate) -> list[Trial]:
+    return [trial for trial in one.trials if trial.is_wrong]
+
+
+def _named(trial: Trial) -> str:
+    return f"{trial.kind}: {trial.end} earned {trial.earned:g}"
+
+
+def _is_beside(trial: Trial) -> bool:
+    """Return whether an end damages only what the task does not speak of.
+
+    That is taken of other lines of a program's own settings, too: those that the task asks for earn less.
+    """
+    is_setting = "/." in trial.about and not trial.end.startswith(LOST)
+    return trial.kind is Kind.MUTATION and (is_setting or trial.end.startswith(BESIDE))
+
+
 def main() -> int:
-    """Certify the tasks and print the wrong ends of each faulty one."""
+    """Certify the tasks and write the list."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
     parser.add_argument("--tasks", type=Path, required=True, help="folder with OSWorld's task files")
     parser.add_argument("--image", default="osworld", help="golden image")
     parser.add_argument("--only", action="append", default=[], help="tasks whose id begins so")
     parser.add_argument("--count", type=int, help="tasks at most")
     parser.add_argument("--at-once", type=int, default=4, help="tasks certified at once")
-    parser.add_argument("--out", type=Path, default=Path("out/osworld"), help="folder of the record")
+    parser.add_argument(
+        "--out", type=Path, default=Path("out/osworld"), help="folder of the record and of the list"
+    )
     given = parser.parse_args()
     with tempfile.TemporaryDirectory() as files, tempfile.TemporaryDirectory() as folder:
         found = [case for case in cases(given, Path(files), "") if write_case(Path(folder), case)]
@@ -56,17 +131,11 @@ def main() -> int:
             program = Path(sys.executable).with_name("osgym")
             words = ["task", "certify", folder, "--host", url, "--at-once", str(given.at_once)]
             subprocess.run([program, *words, "--golden-runs", "2", "--out", given.out], check=False)
-    names = {case.task["id"]: case for case in found}
+    names = {case.task["id"] for case in found}
     certificates = [one for one in read_record(given.out / "certificates.jsonl") if _id(one.task) in names]
-    for one in certificates:
-        if one.verdict is Verdict.CERTIFIED:
-            continue
-        print(f"\n{one.task}: {one.verdict}. {one.instruction[:160]} {one.failure}")
-        for trial in one.trials:
-            if trial.is_wrong:
-                print(f"  {trial.kind} “{trial.end}” {trial.about} earned {trial.earned:g}. {trial.note}")
-    counts = {verdict: sum(one.verdict is verdict for one in certificates) for verdict in Verdict}
-    print(f"\n{len(certificates)} of {len(found)} tasks:", ", ".join(f"{n} {v}" for v, n in counts.items()))
+    text = page(certificates, len(found))
+    (given.out / "certificates.md").write_text(text, encoding="utf-8")
+    print(text)
     return 0
 
 

@@ -6,15 +6,16 @@ A terminal may read the services by curl; a change that does not come from a pag
 from __future__ import annotations
 
 import random
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 from osgym_tasks import writer
 from osgym_tasks.desk import sentence, terminal
 from osgym_tasks.family import Draft, Family, Steps
 from osgym_tasks.long import Part, Plan
 from osgym_tasks.long_parts import Mailbox, Wiki, document_opened, document_part, mailbox, name_of, wiki
-from osgym_tasks.pieces import HOME, line, tree_check, upload
+from osgym_tasks.pieces import HOME, form_counts, line, tree_check, upload
 from osgym_tasks.web import browser, serving
 from osgym_tasks.webapps.framework import PORT
 
@@ -106,18 +107,24 @@ def _replacing(terms: Sequence[str], edge: str) -> Steps:
     return [line(f"sed -i 's/{edge}{wrong}{edge}/{right}/' strings/*.txt") for right, wrong in pairs]
 
 
-def _draft(dice: random.Random, level: int) -> Draft:
-    terms = sorted(dice.sample(sorted(_TERMS), _COUNTS[level]))
-    texts = _texts(dice, level, terms)
-    names = [*texts.before]
-    pages = {
+def _pages(terms: Sequence[str]) -> dict[str, dict[str, list[str]]]:
+    """Return the glossary, a page for each term."""
+    pairs = {term: _TERMS[term] for term in terms}
+    return {
         f"Term {term}": {
             "German": [right],
             "Wrong": [f"{wrong}, where it is a word of its own."],
             "State": [_OPEN],
         }
-        for term, (right, wrong) in ((term, _TERMS[term]) for term in terms)
+        for term, (right, wrong) in pairs.items()
     }
+
+
+def _draft(dice: random.Random, level: int) -> Draft:
+    terms = sorted(dice.sample(sorted(_TERMS), _COUNTS[level]))
+    texts = _texts(dice, level, terms)
+    names = [*texts.before]
+    pages = _pages(terms)
     guide = wiki(dice, pages, PORT, "")
     window = guide.window
     post = mailbox(dice, ["How many lines of the German texts were wrong?"], 1 + level, PORT + 1, window)
@@ -156,12 +163,11 @@ def _draft(dice: random.Random, level: int) -> Draft:
         {"the old texts replaced too": [(_TERMINAL, [line("cp strings/*.txt strings-old/")])]},
         [writer.rest_kept(path)],
     )
-    return plan.draft(
+    draft = plan.draft(
         _WORDINGS,
         _named(terms, path, guide, post),
         [
-            upload({f"{_FOLDER}/{name}": text for name, text in _joined(texts.before).items()}),
-            upload({f"{_OLD}/{name}": text for name, text in _joined(texts.before).items()}),
+            *_uploaded(_joined(texts.before)),
             *serving(guide.served, post.served),
             *browser(guide.served.url, window, post.served.url),
             *document_opened(path, rows),
@@ -169,6 +175,12 @@ def _draft(dice: random.Random, level: int) -> Draft:
         ],
         (_FOLDER, path),
     )
+    return replace(draft, allows=form_counts("all but the words stays as it is"))
+
+
+def _uploaded(texts: Mapping[str, str]) -> list[dict[str, Any]]:
+    """Return the steps that put the texts into the folder and into that of the old ones."""
+    return [upload({f"{folder}/{name}": text for name, text in texts.items()}) for folder in (_FOLDER, _OLD)]
 
 
 def _named(terms: Sequence[str], path: str, guide: Wiki, post: Mailbox) -> dict[str, str]:
@@ -186,4 +198,4 @@ def _named(terms: Sequence[str], path: str, guide: Wiki, post: Mailbox) -> dict[
     }
 
 
-FAMILY = Family("long.translation", 1, _draft, ("chromium", "libreoffice_writer", "xfce4-terminal"), "full")
+FAMILY = Family("long.translation", 2, _draft, ("chromium", "libreoffice_writer", "xfce4-terminal"), "full")
