@@ -17,6 +17,7 @@ import sys
 import tempfile
 from collections import Counter
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 from benchmarks.common import local_service
@@ -49,58 +50,88 @@ def write_case(folder: Path, case: Case) -> bool:
     return True
 
 
+@dataclass(frozen=True, slots=True)
+class Wrong:
+    """Trials of a task whose reward is wrong.
+
+    Attributes:
+        paid: Ends that differ in what the task asks for, and earned 1.
+        refused: Ends as good as the golden one that earned less.
+        beside: Ends with damage beside the task that earned 1; `tried` of them were tried.
+    """
+
+    task: str
+    instruction: str
+    paid: tuple[Trial, ...]
+    refused: tuple[Trial, ...]
+    beside: int
+    tried: int
+
+
+def wrong_of(one: Certificate) -> Wrong:
+    """Return what is wrong with a task's check."""
+    wrong = [trial for trial in one.trials if trial.is_wrong]
+    return Wrong(
+        one.task,
+        " ".join(one.instruction.split()),
+        tuple(trial for trial in wrong if trial.must == 0 and not _is_beside(trial)),
+        tuple(trial for trial in wrong if trial.must == 1),
+        sum(map(_is_beside, wrong)),
+        sum(map(_is_beside, one.trials)),
+    )
+
+
 def page(certificates: Sequence[Certificate], found: int) -> str:
     """Return the list of faulty tasks as Markdown, each with the ends that show it."""
     counts = Counter(one.verdict for one in certificates)
     verdicts = ", ".join(f"{counts[verdict]} {verdict}" for verdict in Verdict if counts[verdict])
     faulty = sorted((one for one in certificates if one.verdict is Verdict.FAULTY), key=lambda one: one.task)
-    ends = Counter(name for one in faulty for name in {_named(trial) for trial in _wrong(one)})
-    rows = [
-        f"| {name} | {count} |" for name, count in sorted(ends.items(), key=lambda end: (-end[1], end[0]))
-    ]
-    unproven = [one for one in certificates if one.verdict in (Verdict.UNPROVEN, Verdict.FAILED)]
-    by_content = sum(any(not _is_beside(trial) for trial in _wrong(one)) for one in faulty)
+    wrongs = [wrong_of(one) for one in faulty]
+    others = [one for one in certificates if one.verdict in (Verdict.UNPROVEN, Verdict.FAILED)]
     images = ", ".join(f"`{image[:16]}`" for image in sorted({one.image for one in certificates}))
     return "\n".join(
         [
             "# Certificates of OSWorld's published tasks",
             "",
-            f"{len(certificates)} of {found} tasks with an oracle: {verdicts}. {by_content} of the "
-            "faulty ones are so by more than damage beside the task. Files that a task fetches were made "
-            "here in their place. What each check had to say is in the record.",
+            f"{len(certificates)} of {found} tasks that are infeasible or have an oracle: {verdicts}. "
+            f"{sum(bool(one.paid) for one in wrongs)} pay an end whose content is wrong, "
+            f"{sum(bool(one.refused) for one in wrongs)} refuse an end that is as good as the golden one, "
+            f"{sum(bool(one.beside) for one in wrongs)} pay damage to other files or settings of the home.",
             "",
-            f"Golden image: {images}.",
+            f"Golden image: {images}. Files that a task fetches were made here in their place.",
             "",
-            "| wrong end | tasks |",
-            "| --- | --- |",
-            *rows,
-            *(line for one in faulty for line in _section(one)),
-            *(["", "## Not proven", ""] if unproven else []),
-            *(f"- {one.task}: {one.verdict}. {one.failure}" for one in unproven),
+            "| task | wrong content paid | right ends refused | damage beside the task paid |",
+            "| --- | --- | --- | --- |",
+            *(_row(one) for one in wrongs),
+            *(line for one in wrongs for line in _section(one)),
+            *(["", "## Without a verdict", ""] if others else []),
+            *(f"- {one.task}: {one.verdict}. {one.failure}" for one in others),
             "",
         ]
     )
 
 
-def _section(one: Certificate) -> list[str]:
-    wrong = _wrong(one)
-    beside = sum(map(_is_beside, wrong))
-    tried = sum(_is_beside(trial) for trial in one.trials)
-    lines = ["", f"## {one.task}", "", f"> {' '.join(one.instruction.split())}", ""]
-    for trial in wrong:
-        if not _is_beside(trial):
-            lines.append(f"- {_named(trial)}, `{trial.about}`" if trial.about else f"- {_named(trial)}")
-    if beside:
-        lines.append(f"- {beside} of {tried} ends with damage to other files or settings are paid.")
-    return lines
+def _row(one: Wrong) -> str:
+    return f"| {one.task} | {len(one.paid) or ''} | {len(one.refused) or ''} | {one.beside} of {one.tried} |"
 
 
-def _wrong(one: Certificate) -> list[Trial]:
-    return [trial for trial in one.trials if trial.is_wrong]
+def _section(one: Wrong) -> list[str]:
+    if not one.paid and not one.refused:
+        return []
+    return [
+        "", f"## {one.task}", "", f"> {one.instruction}", "",
+        *_listed("Paid", one.paid), *_listed("Refused", one.refused),
+    ]  # fmt: skip
 
 
-def _named(trial: Trial) -> str:
-    return f"{trial.kind}: {trial.end} earned {trial.earned:g}"
+def _listed(what: str, trials: Sequence[Trial]) -> list[str]:
+    by_path: dict[str, list[str]] = {}
+    for trial in trials:
+        by_path.setdefault(trial.about, []).append(trial.end)
+    return [
+        f"- {what}{f', `{path}`' if path else ''}: {'; '.join(dict.fromkeys(ends))}."
+        for path, ends in by_path.items()
+    ]
 
 
 def _is_beside(trial: Trial) -> bool:
