@@ -48,6 +48,8 @@ class Desk:
     episode: AsyncEpisode
     golden: Listing = field(default_factory=dict)
     """Home at the golden end, after `save`."""
+    always_prepares: bool = False
+    """Whether each score needs the check's preparation, since the check reads what that prints or makes."""
 
     async def play(self, steps: Sequence[Step]) -> None:
         """Do all steps, each on the screen that it was made for.
@@ -210,8 +212,8 @@ class Desk:
         return False
 
     async def score(self, *, prepare: bool) -> Evaluation:
-        """Score the desktop as it is."""
-        return await self.episode.score_now(prepare=prepare)
+        """Score the desktop as it is; `prepare` has the check prepare it first."""
+        return await self.episode.score_now(prepare=prepare or self.always_prepares)
 
     async def _shell(self, command: str) -> None:
         try:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import random
 import time
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Collection, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
@@ -141,14 +141,17 @@ class Certification:
             async with self._desk() as desk:
                 listing = await desk.listing()
                 note = await self._act(desk, self.subject.oracle)
+                acted = await desk.listing() if self.subject.task["evaluator"].get("postconfig") else None
                 scored = _scored(await desk.score(prepare=True), note)
                 if golden is None or scored[0] != 1:
                     self._add(Trial(Kind.GOLDEN, "oracle before the end states", "", 1.0, *scored))
                 if scored[0] != 1:
                     return
                 await desk.save()
+                prepared = set() if acted is None else desk.golden.keys() - acted.keys()
+                desk.always_prepares = self.subject.reads_preparation(prepared)
                 if golden is None:
-                    golden = await self._look(desk, listing, before)
+                    golden = await self._look(desk, listing, before, prepared)
                     dice = random.Random(self.settings.seed)  # noqa: S311
                     left = [
                         *await self._saved_again(desk, golden),
@@ -222,12 +225,15 @@ class Certification:
                 pending, tried = [], []
         return []
 
-    async def _look(self, desk: Desk, before: Listing, old: Mapping[str, bytes]) -> GoldenEnd:
+    async def _look(
+        self, desk: Desk, before: Listing, old: Mapping[str, bytes], prepared: Collection[str]
+    ) -> GoldenEnd:
         """Return the golden end: the files that the task is about, and others beside them.
 
-        A changed file of a program's own state counts if the check notices that it was put back.
+        A changed file of a program's own state counts if the check notices that it was put back. What the
+        check's preparation made (`prepared`) does not count.
         """
-        found = changes(before, desk.golden)
+        found = changes(before, {path: entry for path, entry in desk.golden.items() if path not in prepared})
         hidden = [path for path in (*found.files, *found.removed) if is_hidden(path)]
         about = [*visible(found.files), *visible(found.removed)]
         for path in worth_a_probe(hidden, self.subject.task):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import fnmatch
 import json
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -51,6 +51,23 @@ class Subject:
         """What the oracle types, a line for each action."""
         actions = (action for step in self.oracle or () for action in step)
         return "\n".join(str(action["text"]) for action in actions if "text" in action)
+
+    def reads_preparation(self, made: Collection[str]) -> bool:
+        """Return whether the check reads what its preparation printed or made.
+
+        Args:
+            made: Paths of files that the preparation (`postconfig`) made.
+        """
+        results = self.task["evaluator"].get("result") or []
+        for result in results if isinstance(results, list) else [results]:
+            if not isinstance(result, dict):
+                continue
+            path = result.get("path")
+            if result.get("type") == "cache_file" or any(
+                one in made for one in (path if isinstance(path, list) else [path])
+            ):
+                return True
+        return False
 
     def allowance(self, end: str) -> str | None:
         """Return the author's reason why an end may earn another score; None if it may not."""

@@ -352,6 +352,25 @@ def test_an_author_allows_ends_by_name(tmp_path: Path) -> None:
     assert one.allowance("emptied") is None
 
 
+@pytest.mark.parametrize(
+    ("result", "reads"),
+    [
+        ({"type": "cache_file", "path": "list"}, True),
+        ({"type": "vm_file", "path": "/home/user/a.csv"}, True),
+        ([{"type": "vm_file", "path": ["/home/user/b", "/home/user/a.csv"]}], True),
+        ({"type": "vm_file", "path": "/home/user/a.xlsx"}, False),
+        ([], False),
+    ],
+)
+def test_a_check_that_reads_what_its_preparation_made_is_prepared_for_each_end(
+    tmp_path: Path, result: Any, reads: bool
+) -> None:
+    """Otherwise it would score the golden end again and again."""
+    path = tmp_path / "a.json"
+    path.write_text(json.dumps({"id": "a", "evaluator": {"result": result}}))
+    assert read_subject(path, "a").reads_preparation({"/home/user/a.csv"}) is reads
+
+
 def test_an_archive_of_a_desktop_is_only_read(tmp_path: Path) -> None:
     """Links and devices in it are left out; what is no archive is refused."""
     buffer = io.BytesIO()
