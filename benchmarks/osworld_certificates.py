@@ -98,7 +98,8 @@ def page(certificates: Sequence[Certificate], found: int) -> str:
             f"{sum(bool(one.refused) for one in wrongs)} refuse an end that is as good as the golden one, "
             f"{sum(bool(one.beside) for one in wrongs)} pay damage to other files or settings of the home.",
             "",
-            f"Golden image: {images}. Files that a task fetches were made here in their place.",
+            f"Golden image: {images}. Files that a task fetches were made here in their place. "
+            "Scored by OSGym's metrics for OSWorld ([compared with desktop-env's own](../docs/osworld.md)).",
             "",
             "| task | wrong content paid | right ends refused | damage beside the task paid |",
             "| --- | --- | --- | --- |",
