@@ -47,6 +47,11 @@ _WORDINGS = (
     "beside the same item on the sheet {second}. Save the file as it is, with the other cells untouched.",
 )
 
+_AS_NUMBERS = dict.fromkeys(
+    ("workbook: formula replaced by *", "workbook: all formulas replaced by their values"),
+    "the task leaves open whether they are numbers or formulas",
+)
+
 
 def _draft(dice: random.Random, level: int) -> Draft:
     first, second = dice.choice((("Orders", "Goods"), ("List", "Catalogue"), ("Sales", "Items")))
@@ -110,7 +115,8 @@ def _draft(dice: random.Random, level: int) -> Draft:
         Ways([*begin, *fill(final), *SAVE, DONE], near, right),
         changes=[path],
         shown=("path",),
+        allows={} if level > 2 else _AS_NUMBERS,
     )
 
 
-FAMILY = Family("calc.lookup", 5, _draft, APPS, "full")
+FAMILY = Family("calc.lookup", 6, _draft, APPS, "full")
