@@ -32,6 +32,7 @@ qt-privacy-ask=0
 one-instance-when-started-from-file=0
 """
 LOST = ["qt-updates-notif"]
+DEFAULTS = ["http-port", "one-instance"]
 CHANGED = {"one-instance-when-started-from-file": 0}
 
 
@@ -41,7 +42,8 @@ def score(after: str, changed: dict[str, int] | None = None) -> float:
         InputFile(-1, "vlcrc", role, text.encode())
         for role, text in (("result", after), ("expected", BEFORE))
     )
-    return check_vlc_settings(*files, changed=CHANGED if changed is None else changed, lost=LOST).score
+    asked = CHANGED if changed is None else changed
+    return check_vlc_settings(*files, changed=asked, lost=LOST, defaults=DEFAULTS).score
 
 
 def test_what_vlc_saves_is_right() -> None:
@@ -63,6 +65,7 @@ def test_what_vlc_saves_is_right() -> None:
         ("#http-port=8080", "#http-port=9090"),
         ("#http-port=8080", ""),
         ("qt-privacy-ask=0", "#qt-privacy-ask=1"),
+        ("qt-privacy-ask=0", "#qt-privacy-ask=0"),
         ("# Ask for network policy at start (boolean)\n", ""),
     ],
 )

@@ -206,7 +206,7 @@ def _browse(browsers: dict[int, KeyboardBrowser], task: dict[str, Any], steps: l
         step["parameters"]["command"][4:][::-1] for step in task["config"] if "getwindowname" in str(step)
     )
     order = [*titles]
-    files = ("Terminal", "GIMP", "docx", "xlsx", "odp", "txt", "md")
+    files = ("Terminal", "GIMP", "Contracts", "docx", "xlsx", "odp", "txt", "md")
     active = None
     for step in steps:
         if step[0].get("op") == "key_down":

@@ -17,21 +17,23 @@ def check_vlc_settings(
     expected: Argument,
     changed: dict[str, Any] | None = None,
     lost: list[str] | None = None,
+    defaults: list[str] | None = None,
 ) -> Score:
     """VLC saved its settings with the values ``changed``; all others are those of the expected file.
 
     VLC's file has a comment above each setting, and writes a setting that has its default as a comment, too.
     A file with lines that VLC did not write, such as appended ones, is wrong, as is one that lacks a setting
-    of before; ``lost`` has those that this VLC does not know, and so does not save.
+    of before; ``lost`` has those that this VLC does not know, and so does not save. Of the settings of before
+    only those of ``defaults`` may stand in a comment, which have their default.
     """
     wanted = {name: str(value) for name, value in (changed or {}).items()}
     before, _ = _settings(as_file(expected, "expected"))
     file = as_file(result, "result")
-    after, defaults = _settings(file)
+    after, comments = _settings(file)
     unexplained = _unexplained(file)
     if unexplained:
         return Score(0.0, f"VLC did not write the line {unexplained[:80]!r}")
-    known = {**defaults, **after}
+    known = {**comments, **after}
     for name, value in {**before, **wanted}.items():
         if name in known and known[name] != value:
             return differ(name, known[name], value)
@@ -40,6 +42,7 @@ def check_vlc_settings(
         return Score(0.0, f"the file has no setting {missing[0]}")
     # What nothing has set had its default, so another value of it is no default and no comment.
     silent = sorted(set(wanted) - set(after) - set(before))
+    silent += sorted({*before} - {*wanted, *after, *(defaults or ()), *(lost or ())})
     if silent:
         return Score(0.0, f"{silent[0]} stands in a comment only")
     others = sorted(set(after) - set(before) - set(wanted))

@@ -62,6 +62,8 @@ _SWITCH = {
 _SETTINGS = f"{HOME}/.config/vlc/vlcrc"
 _LOST = ["qt-updates-notif"]
 """Settings of the image that its VLC does not know, and so does not save."""
+_DEFAULTS = ["http-port", "metadata-network-access", "one-instance"]
+"""Settings of the image that have VLC's default, and so are saved as comments."""
 _BEFORE = "settings"
 """Name of the kept file of settings."""
 _SAVE: Steps = [[key("alt", "s")], DONE]
@@ -77,6 +79,7 @@ def _draft(dice: random.Random, level: int) -> Draft:
     }
     beside = dice.choice([at for at in _BOXES if at not in chosen])
     changed = {name: 1 - value for _, name, value in map(_BOXES.__getitem__, chosen)}
+    rules = {"changed": changed, "lost": _LOST, "defaults": _DEFAULTS}
     near = {
         "cancelled": [*_toggled(chosen), [key("alt", "c")], DONE],
         "another in place of one": [*_toggled([beside, *chosen[1:]]), *_SAVE],
@@ -93,7 +96,7 @@ def _draft(dice: random.Random, level: int) -> Draft:
         _WORDINGS,
         {"boxes": said["en"]},
         [keep_file(_SETTINGS, _BEFORE), *start, focus],
-        every(("check_vlc_settings", vm_file(_SETTINGS), Kept(_BEFORE, {"changed": changed, "lost": _LOST}))),
+        every(("check_vlc_settings", vm_file(_SETTINGS), Kept(_BEFORE, rules))),
         Ways([*_toggled(chosen), *_SAVE], near),
         translations=_TRANSLATIONS,
         translated={language: {"boxes": said[language]} for language in _TRANSLATIONS},
@@ -114,4 +117,4 @@ def _toggled(places: Collection[int]) -> Steps:
     return steps
 
 
-FAMILY = Family("vlc.setting", 5, _draft, ("vlc",), "full")
+FAMILY = Family("vlc.setting", 6, _draft, ("vlc",), "full")
