@@ -68,7 +68,17 @@ esac
 
 work=$(mktemp -d)
 declare -A pids
-trap 'kill "${pids[@]}" 2>/dev/null; rm -rf "$work"' EXIT
+set -m # a process group for each job, so that a signal reaches pytest and all that it runs
+stop() { # as Ctrl-C does, so that tests remove their desktops and machines
+  for pid in "${pids[@]}"; do
+    kill -INT -- "-$pid" 2>/dev/null
+  done
+  wait
+  rm -rf "$work"
+}
+trap stop EXIT
+trap 'exit 130' INT
+trap 'exit 143' TERM
 run() { # name of the group, further arguments of pytest
   local arguments group words=${groups[$1]}
   for group in "${shared[@]}"; do
@@ -79,6 +89,15 @@ run() { # name of the group, further arguments of pytest
   # what another one left mounted.
   "$python" -m pytest -p tests.support.shared_files -o cache_dir="$work/$1.cache" --basetemp="$work/$1" \
     "${arguments[@]}" "${@:2}"
+}
+run_here() { # the arguments of run
+  local status
+  run "$@" &
+  pids[$1]=$!
+  wait "${pids[$1]}"
+  status=$?
+  unset "pids[$1]"
+  return "$status"
 }
 first_run=(--durations=25 --taken="$work/taken")
 
@@ -94,7 +113,7 @@ done
 for name in "${names[@]:0:${#names[@]}-1}"; do
   beside "$name" run "$name" "${first_run[@]}"
 done
-run "$last" "${first_run[@]}"
+run_here "$last" "${first_run[@]}"
 declare -A statuses=([$last]=$?)
 for name in "${!pids[@]}"; do
   wait "${pids[$name]}"
@@ -116,7 +135,7 @@ print(*(f"  {test}" for test in failed), sep="\n")
 if len(failed) > 12:
     sys.exit(f"{len(failed)} tests failed: that is not for lack of time")
 PY
-  run "$1" --last-failed || status=1
+  run_here "$1" --last-failed || status=1
 }
 for target in "${targets[@]}"; do
   [ "${statuses[$target]}" -eq 0 ] || { printf '\n"make %s" failed.\n' "$target"; status=1; }
