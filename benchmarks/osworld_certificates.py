@@ -98,7 +98,8 @@ def page(certificates: Sequence[Certificate], found: int) -> str:
             f"{sum(bool(one.refused) for one in wrongs)} refuse an end that is as good as the golden one, "
             f"{sum(bool(one.beside) for one in wrongs)} pay damage to other files or settings of the home.",
             "",
-            f"Golden image: {images}. Files that a task fetches were made here in their place. "
+            "`python -m benchmarks.osworld_certificates` made this list on real desktops, "
+            f"golden image {images}. Files that a task fetches were made here in their place. "
             "Scored by OSGym's metrics for OSWorld ([compared with desktop-env's own](../docs/osworld.md)).",
             "",
             "| task | wrong content paid | right ends refused | damage beside the task paid |",
@@ -138,7 +139,8 @@ def _listed(what: str, trials: Sequence[Trial]) -> list[str]:
 def _is_beside(trial: Trial) -> bool:
     """Return whether an end damages only what the task does not speak of.
 
-    That is taken of other lines of a program's own settings, too: those that the task asks for earn less.
+    A changed line of a program's settings counts as such damage, too: if the task asked for that line, the
+    end earned 0 and is not listed.
     """
     is_setting = "/." in trial.about and not trial.end.startswith(LOST)
     return trial.kind is Kind.MUTATION and (is_setting or trial.end.startswith(BESIDE))

@@ -49,7 +49,7 @@ class Desk:
     golden: Listing = field(default_factory=dict)
     """Home at the golden end, after `save`."""
     always_prepares: bool = False
-    """Whether each score needs the check's preparation, since the check reads what that prints or makes."""
+    """Whether the check reads what its preparation prints or makes, so that each score needs it."""
 
     async def play(self, steps: Sequence[Step]) -> None:
         """Do all steps, each on the screen that it was made for.

@@ -80,3 +80,36 @@ def test_planted_faults_are_found(host: HostProcess, tmp_path: Path) -> None:
     assert strict == {Kind.RIGHT, Kind.EQUIVALENT}
     lax = {trial.end for trial in found["case_ignored"].trials if trial.is_wrong}
     assert "text: one word written in the other case" in lax
+
+
+def test_ends_are_scored_with_what_the_checks_preparation_prints_of_them(
+    host: HostProcess, tmp_path: Path
+) -> None:
+    """The check reads a listing that `postconfig` prints; a file that `postconfig` makes is no golden end."""
+    listed, made = "/home/user/box/mail.eml", "/home/user/made.txt"
+    task = {
+        "id": "keep-mail",
+        "instruction": f"Save the mail as {listed}.",
+        "evaluator": {
+            "postconfig": [
+                {"type": "execute", "parameters": {"command": ["touch", made]}},
+                {
+                    "type": "command",
+                    "parameters": {"command": ["ls", "-R", "/home/user/box"], "stdout": "box"},
+                },
+            ],
+            "func": "check_list",
+            "result": {"type": "cache_file", "path": "box"},
+            "expected": {"type": "rule", "rules": {"expect": ["mail\\.eml"]}},
+        },
+    }
+    script = f"import pathlib\np = pathlib.Path({listed!r})\np.parent.mkdir()\np.write_text('Hello.\\n')\n"
+    folder = tmp_path / "tasks"
+    folder.mkdir()
+    (folder / "a.json").write_text(json.dumps(task))
+    (folder / "a.oracle.json").write_text(json.dumps({"script": script}))
+    ((_, one),) = certified(host, folder, tmp_path / "out", 3).items()
+    earned = {(trial.end, trial.about): trial.earned for trial in one.of(Kind.MUTATION)}
+    assert earned["file: removed", listed] == 0
+    assert earned["file: emptied", listed] == 1  # the listing does not show it
+    assert made not in {about for _, about in earned}

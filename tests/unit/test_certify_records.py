@@ -417,7 +417,7 @@ class WaveringDesk:
 async def test_a_golden_end_that_earns_two_rewards_is_a_flake(
     tmp_path: Path, rewards: tuple[float | None, ...], golden: list[float], left: int
 ) -> None:
-    """It is scored again at once, in the same state, before the desktop is held for broken."""
+    """A golden end that earns less than 1 is scored a second time; only if that earns 1 is it a flake."""
     (tmp_path / "a.json").write_text('{"id": "a", "instruction": "Do.", "evaluator": {}}')
     subject = read_subject(tmp_path / "a.json", "a")
     one = Certification(cast(Any, None), subject, Settings("i" * 64))

@@ -123,7 +123,7 @@ async def test_all_are_measured_when_the_disk_shrinks_fast(tmp_path: Path) -> No
 
 
 async def test_one_whose_measurement_began_before_the_disk_shrank_is_measured_again(tmp_path: Path) -> None:
-    """What it wrote since is in no measurement."""
+    """That measurement may lack what the replica wrote while it ran."""
     async with pool_of(tmp_path, disk_cap_mib=80, interval_s=3600.0) as (pool, _):
         meter = pool._usage
         manager = await pool.acquire("a", nobody, 1)

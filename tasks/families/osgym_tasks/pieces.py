@@ -168,19 +168,19 @@ def form_counts(why: str) -> dict[str, str]:
 
 
 def tree_check(
-    root: str, files: Mapping[str, str | bytes], *, are_texts: bool = False, besides: str | None = None
+    root: str, files: Mapping[str, str | bytes], *, are_texts: bool = False, left_out: str | None = None
 ) -> tuple[str, dict[str, Any], dict[str, Any]]:
     """Return the check, for `every`, that a folder holds these files with these contents, and no others.
 
     Args:
         are_texts: All files are texts, whose last line may lack its end.
-        besides: File directly in the folder that another check is about.
+        left_out: Name of a file in the folder that is not compared.
     """
     contents = {path: data.encode() if isinstance(data, str) else data for path, data in files.items()}
     sums = sorted(f"{hashlib.sha256(data).hexdigest()}  ./{path}\n" for path, data in contents.items())
     found = "-exec sha256sum {} +"
     if are_texts:
         found = r"""-exec sh -c 'echo "$(sed "\$a\\" "$0" | sha256sum | cut -c -64)  $0"' {} \;"""
-    which = "" if besides is None else f"! -path {shlex.quote(f'./{besides}')} "
+    which = "" if left_out is None else f"! -path {shlex.quote(f'./{left_out}')} "
     look = f"cd {shlex.quote(root)} && find . -type f {which}{found} | LC_ALL=C sort"
     return output_check(("bash", "-c", look), "".join(sums))

@@ -156,7 +156,7 @@ def _version_part(version: str) -> Part:
 
 
 def _files_part(files: dict[str, str]) -> Part:
-    check = tree_check(_FOLDER, {**_moved(files), "done/0.txt": "The first change\n"}, besides=_VERSION)
+    check = tree_check(_FOLDER, {**_moved(files), "done/0.txt": "The first change\n"}, left_out=_VERSION)
     return Part("the files", 1, check, [], [(_TERMINAL, [line("mv release/changes/*.txt release/done/")])])
 
 
