@@ -97,7 +97,7 @@ static inline const uint32_t *source_row(const og_frame *f, int y) {
     return (const uint32_t *)(const void *)(f->source + (size_t)y * f->source_stride);
 }
 
-static bool is_masked(const og_frame *f, int x, int y) {
+bool og_frame_masks(const og_frame *f, int x, int y) {
     for (int i = 0; i < f->mask_count; i++) {
         const og_box *m = &f->masks[i];
         if (x >= m->x0 && x < m->x1 && y >= m->y0 && y < m->y1) return true;
@@ -143,7 +143,7 @@ void og_frame_compare(og_frame *f, og_box box, bool update, og_diff *diff) {
         if (!masked_whole) {
             for (int i = 0; i < n; i++) {
                 uint32_t p = now[i] & RGB, q = known[i] & RGB;
-                if (p == q || (f->mask_count && is_masked(f, box.x0 + i, y))) continue;
+                if (p == q || (f->mask_count && og_frame_masks(f, box.x0 + i, y))) continue;
                 diff->pixels++;
                 int x = box.x0 + i;
                 if (x < diff->box.x0) diff->box.x0 = x;
@@ -216,5 +216,37 @@ uint64_t og_frame_hash(og_frame *f) {
         }
         hash = mix(hash + f->stripe_hash[s]);
     }
+    return hash;
+}
+
+static bool stripe_is_masked(const og_frame *f, int y0, int y1) {
+    for (int i = 0; i < f->mask_count; i++)
+        if (f->masks[i].y0 < y1 && f->masks[i].y1 > y0) return true;
+    return false;
+}
+
+/* A row without its masked pixels. */
+static uint64_t hash_unmasked_row(const og_frame *f, int y, uint32_t *row) {
+    memcpy(row, f->shadow + (size_t)y * (size_t)f->width, (size_t)f->width * 4);
+    for (int i = 0; i < f->mask_count; i++) {
+        const og_box *m = &f->masks[i];
+        if (y < m->y0 || y >= m->y1) continue;
+        int x0 = m->x0 < 0 ? 0 : m->x0, x1 = m->x1 > f->width ? f->width : m->x1;
+        if (x1 > x0) memset(row + x0, 0, (size_t)(x1 - x0) * 4);
+    }
+    return hash_rows(row, (size_t)f->width);
+}
+
+uint64_t og_frame_hash_unmasked(og_frame *f) {
+    uint64_t whole = og_frame_hash(f);
+    uint32_t *row = f->mask_count ? malloc((size_t)f->width * 4) : NULL;
+    if (!row) return whole;
+    uint64_t hash = mix(((uint64_t)f->width << 32) | (uint64_t)f->height);
+    for (int s = 0; s < f->stripes; s++) {
+        int y0 = s * OG_STRIPE_ROWS, y1 = y0 + OG_STRIPE_ROWS < f->height ? y0 + OG_STRIPE_ROWS : f->height;
+        if (!stripe_is_masked(f, y0, y1)) hash = mix(hash + f->stripe_hash[s]);
+        else for (int y = y0; y < y1; y++) hash = mix(hash + hash_unmasked_row(f, y, row));
+    }
+    free(row);
     return hash;
 }

@@ -402,16 +402,32 @@ static PyObject *Display_capture(PyObject *self, PyObject *unused) {
     return none_or_fail(status);
 }
 
-static PyObject *Display_frame_hash(PyObject *self, PyObject *unused) {
-    (void)unused;
+static PyObject *frame_hash(PyObject *self, uint64_t (*hash_of)(og_frame *)) {
     DISPLAY_OR_RETURN(self);
     unsigned long long hash;
     Py_BEGIN_ALLOW_THREADS
-    hash = og_frame_hash(&d->frame);
+    hash = hash_of(&d->frame);
     Py_END_ALLOW_THREADS
     char text[17];
     snprintf(text, sizeof text, "%016llx", hash);
     return PyUnicode_FromString(text);
+}
+
+static PyObject *Display_frame_hash(PyObject *self, PyObject *unused) {
+    (void)unused;
+    return frame_hash(self, og_frame_hash);
+}
+
+static PyObject *Display_frame_hash_unmasked(PyObject *self, PyObject *unused) {
+    (void)unused;
+    return frame_hash(self, og_frame_hash_unmasked);
+}
+
+static PyObject *Display_masks(PyObject *self, PyObject *args) {
+    DISPLAY_OR_RETURN(self);
+    int x, y;
+    if (!PyArg_ParseTuple(args, "ii", &x, &y)) return NULL;
+    return PyBool_FromLong(og_frame_masks(&d->frame, x, y));
 }
 
 static int read_region(og_display *d, PyObject *args, og_box *box) {
@@ -479,6 +495,8 @@ static PyMethodDef Display_methods[] = {
     {"follow", Display_follow, METH_VARARGS, NULL},
     {"capture", Display_capture, METH_NOARGS, NULL},
     {"frame_hash", Display_frame_hash, METH_NOARGS, NULL},
+    {"frame_hash_unmasked", Display_frame_hash_unmasked, METH_NOARGS, NULL},
+    {"masks", Display_masks, METH_VARARGS, NULL},
     {"png", Display_png, METH_VARARGS, NULL},
     {"pixels", Display_pixels, METH_VARARGS, NULL},
     {NULL, NULL, 0, NULL},

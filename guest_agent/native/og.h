@@ -61,6 +61,10 @@ void og_frame_compare(og_frame *frame, og_box box, bool update, og_diff *diff);
 /* Take the whole screen over into the shadow; whether anything at all differed. */
 bool og_frame_take(og_frame *frame);
 uint64_t og_frame_hash(og_frame *frame);
+/* The same of what lies outside the masks. */
+uint64_t og_frame_hash_unmasked(og_frame *frame);
+/* Whether a mask covers a pixel. */
+bool og_frame_masks(const og_frame *frame, int x, int y);
 bool og_is_caret(const og_diff *diff);
 
 /* ---- png.c ---- */

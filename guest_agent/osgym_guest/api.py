@@ -16,7 +16,7 @@ from osgym_guest.server import IDENTITY_PATH
 from osgym_protocol.actions import InvalidAction, parse_actions
 from osgym_protocol.codec import WireFormatError, known_fields
 from osgym_protocol.codes import GuestErrorCode
-from osgym_protocol.guest_api import number, sequence_number
+from osgym_protocol.guest_api import STEP_FIELDS, number, sequence_number
 from osgym_protocol.ledger import StepRefused
 from osgym_protocol.limits import (
     DEFAULT_FINAL_MS,
@@ -26,7 +26,7 @@ from osgym_protocol.limits import (
     MAX_STEP_BODY_BYTES,
 )
 from osgym_protocol.observation import ObservedFrame
-from osgym_protocol.options import ObserveOptions, parse_observe, parse_settle
+from osgym_protocol.options import ObserveOptions, parse_expects, parse_observe, parse_settle
 from osgym_protocol.records import RECORDS_TYPE
 
 if TYPE_CHECKING:  # in a virtual machine only: elsewhere it is not imported
@@ -93,7 +93,7 @@ class Api:
     async def step(self, request: Request) -> Response:
         """Act, settle and observe. A sequence number that was done already gets its answer again."""
         with _refusing():
-            body = known_fields(request.json_object(), ("seq", "actions", "settle", "observe"), request.path)
+            body = known_fields(request.json_object(), STEP_FIELDS, request.path)
             seq = sequence_number(body.get("seq"))
             known = self._engine.steps.find(seq)
             if known is None:
@@ -101,10 +101,11 @@ class Api:
                 settle = parse_settle(body.get("settle"))
                 observe = parse_observe(body.get("observe"))
                 observe.check_region(screen_size)
+                expects = parse_expects(body.get("expects"))
                 actions = parse_actions(body.get("actions", []), screen_size)
         if known is not None:
             return _record((await asyncio.shield(known)).replayed())
-        step = self._engine.step(CheckedStep(seq, actions, settle, observe))
+        step = self._engine.step(CheckedStep(seq, actions, settle, observe, expects))
         return _record(await asyncio.shield(step))
 
     async def observe(self, request: Request) -> Response:

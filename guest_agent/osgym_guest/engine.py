@@ -37,12 +37,17 @@ READY_QUIET_MS = 10_000.0
 
 @dataclass(frozen=True)
 class CheckedStep:
-    """One step after its checks: actions, settle options and observe options."""
+    """One step after its checks.
+
+    Attributes:
+        expects: Hash of the frame that the screen must show for the actions to be done; None: any.
+    """
 
     seq: int
     actions: list[Action]
     settle: SettleOptions
     observe: ObserveOptions
+    expects: str | None = None
 
 
 class Engine:
@@ -266,12 +271,14 @@ class Engine:
         self.steps.take(request.seq)
         if self._kept is not None:
             self._kept.keep(self._generation, request.seq)
-        done = screen.act(request.actions, request.settle)
+        changed = request.expects is not None and not screen.shows(request.expects, request.actions)
+        done = screen.act([] if changed else request.actions, request.settle)
         frame = screen.observe(request.observe)
         self._watch.answered(request.seq, frame.taken_ns)
         observation = Observation(
             frame=frame.info,
             seq=request.seq,
+            screen_changed=changed,
             results=tuple(done.results),
             failed_index=done.failed_index,
             settle=_settle_info(request.settle.policy, done.settled),

@@ -10,7 +10,7 @@ from osgym_guest.input import Input
 from osgym_guest.keyboard import KeyboardError
 from osgym_guest.settle import Policies, SettleOutcome, SettleRule, settle, with_options
 from osgym_guest.typing_pace import TextReader
-from osgym_protocol.actions import Action, Key, KeyState, Screenshot, Type, Wait, op_of
+from osgym_protocol.actions import Action, Key, KeyState, Screenshot, Type, Wait, op_of, points_of
 from osgym_protocol.codes import GuestErrorCode, ImageFormat, SettlePolicy, assert_never
 from osgym_protocol.limits import DEFAULT_IMAGE_QUALITY, DEFAULT_SETTLE_MAX_MS
 from osgym_protocol.observation import ActionResult, ErrorInfo, FrameInfo
@@ -24,6 +24,9 @@ DIALOG_MS = 3000.0
 """Time for a dialog's timer. A timer of 150 ms took over a second with twenty busy processes beside it."""
 DIALOG_TOTAL_MS = 6000.0
 """Total time per step for the timers of dialogs; an animation in a dialog never ends."""
+
+KNOWN_FRAMES = 64
+"""Number of sent frames for which a change of the panel alone is told from other changes."""
 
 RULE_OF = {
     SettlePolicy.EXACT: "exact",
@@ -75,6 +78,8 @@ class ScreenController:
         self.input = Input(display, self._drained, TextReader(self._look_at_reader, self._wait_read))
         self._started_ns = now_ns()
         self._dialog_left_ms = DIALOG_TOTAL_MS
+        self._unmasked_hashes: dict[str, str] = {}
+        """Hash outside the panels by hash of the frame, the oldest first."""
         display.follow(policies.burner_s, policies.burner_share, list(policies.threads))
         display.begin()
 
@@ -112,6 +117,22 @@ class ScreenController:
         settled = settle(self.display, rule, ended, self._trace)
         return ActionsOutcome(results, failed, settled, (ended - began) / 1e6)
 
+    def shows(self, digest: str, actions: list[Action]) -> bool:
+        """Return whether the screen shows the frame with this hash.
+
+        A panel may have changed since, unless an action points at it: its clock changes by itself.
+        """
+        self.display.capture()
+        if self.display.frame_hash() == digest:
+            return True
+        known = self._unmasked_hashes.get(digest)
+        if known is None:
+            return False
+        self.display.begin()  # finds the panels
+        if any(self.display.masks(*place) for action in actions for place in points_of(action)):
+            return False
+        return self.display.frame_hash_unmasked() == known
+
     def observe(self, options: ObserveOptions) -> CapturedFrame:
         """Capture the screen and encode the image that was asked for.
 
@@ -122,6 +143,10 @@ class ScreenController:
         self.display.capture()
         taken = now_ns()
         digest = self.display.frame_hash()
+        self._unmasked_hashes.pop(digest, None)
+        self._unmasked_hashes[digest] = self.display.frame_hash_unmasked()
+        if len(self._unmasked_hashes) > KNOWN_FRAMES:
+            del self._unmasked_hashes[next(iter(self._unmasked_hashes))]
         unchanged = options.unless_hash == digest
         captured = now_ns()
         width, height = self.display.size()

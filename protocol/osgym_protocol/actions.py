@@ -171,6 +171,14 @@ _OPS: Mapping[type[Action], Op] = {
 }
 
 
+def points_of(action: Action) -> tuple[Point, ...]:
+    """Return the points of the screen that an action names."""
+    if isinstance(action, Drag):
+        return action.path
+    at = action.at if isinstance(action, (Click, Move, Scroll, ButtonState)) else None
+    return () if at is None else (at,)
+
+
 def op_of(action: Action) -> Op:
     """Return the name of an action."""
     match action:

@@ -14,6 +14,9 @@ LISTEN_FD = 3
 
 DEFAULT_PORT = 5000
 
+STEP_FIELDS = ("seq", "actions", "settle", "observe", "expects")
+"""Fields of a step's request."""
+
 
 def sequence_number(raw: Any) -> int:
     """Check the sequence number of a step. Raises WireFormatError if `raw` is not a whole number from 1."""

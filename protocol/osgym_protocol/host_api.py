@@ -20,7 +20,7 @@ from osgym_protocol.limits import (
     MAX_RENEWED_LEASES,
 )
 from osgym_protocol.observation import ErrorInfo, Observation
-from osgym_protocol.options import ObserveOptions, SettleOptions
+from osgym_protocol.options import FrameHash, ObserveOptions, SettleOptions
 from osgym_protocol.telemetry import TRACEPARENT
 
 _CheckpointTtl = Annotated[float, Bounds(gt=0, le=MAX_CHECKPOINT_TTL_S)]
@@ -118,6 +118,9 @@ class StepRequest(Request):
     """Span that the spans of this step are children of."""
     note: Annotated[str, Bounds(max_length=MAX_NOTE_CHARS)] | None = field(default=None, metadata=OMIT)
     """Words of the policy, kept in the trajectory."""
+    expects: FrameHash | None = field(default=None, metadata=OMIT)
+    """``frame.hash`` of the observation that the actions were chosen for. If the screen shows another frame,
+    nothing is done, and the answer's observation has ``screen_changed``."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

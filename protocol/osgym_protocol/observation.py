@@ -66,11 +66,13 @@ class Observation(Message):
     """Meta of a frame, as the guest made it (docs/protocol.md, Steps).
 
     `final` is present in the answer to `final`, and in that of a step that settled by `certain`.
+    `screen_changed` is present where the screen was not the one that a step expected: nothing was done.
     """
 
     frame: FrameInfo
     seq: int = 0
     replayed: bool = False
+    screen_changed: bool = field(default=False, metadata=OMIT)
     results: tuple[ActionResult, ...] = ()
     failed_index: int | None = None
     settle: SettleInfo | None = None

@@ -18,6 +18,8 @@ from osgym_protocol.limits import (
 )
 
 _M = TypeVar("_M", bound=Message)
+FrameHash = Annotated[str, Bounds(min_length=1, max_length=MAX_HASH_CHARS)]
+"""``frame.hash`` of an observation."""
 _ImageSide = Annotated[int, Bounds(ge=1, le=MAX_IMAGE_SIDE_PX)]
 _ScreenSide = Annotated[int, Bounds(ge=1, le=MAX_SCREEN_SIDE_PX)]
 _ScreenOffset = Annotated[int, Bounds(ge=0, le=MAX_SCREEN_SIDE_PX)]
@@ -98,6 +100,13 @@ def parse_settle(raw: Any) -> SettleOptions:
 def parse_observe(raw: Any) -> ObserveOptions:
     """Parse the `observe` object of a request. Raises WireFormatError if it is malformed."""
     return _parse(ObserveOptions, raw, "observe")
+
+
+def parse_expects(raw: Any) -> str | None:
+    """Parse the `expects` of a step: the hash of a frame. Raises WireFormatError if it is none."""
+    if raw is not None and not (isinstance(raw, str) and 0 < len(raw) <= MAX_HASH_CHARS):
+        raise WireFormatError(f"expects must be the hash of a frame, of at most {MAX_HASH_CHARS} characters")
+    return raw
 
 
 def _parse(kind: type[_M], raw: Any, name: str) -> _M:

@@ -237,7 +237,7 @@ class HostEpisode:
                 await self.replica.check_alive()
                 before = steps.progress
                 try:
-                    steps.enter(seq, parse_actions(request.actions, self.terms.screen))
+                    steps.enter(seq, parse_actions(request.actions, self.terms.screen), request.expects)
                 except BadAction as error:
                     raise _refused(error) from error
             return await self._send(
@@ -310,10 +310,11 @@ class HostEpisode:
         elif step.guest_base and seen.previous is not None:
             seen = replace(seen, previous=replace(seen.previous, seq=seen.previous.seq + step.guest_base))
         repeated = before is None and step.by_person
+        done = self.steps.policy_actions if repeated else step.actions
         answer = StepAnswer(
             observation=seen,
             step=step.step,
-            actions=tuple(self.steps.policy_actions if repeated else step.actions),
+            actions=() if seen.screen_changed else tuple(done),
             done=Done(step.done) if step.done is not None else None,
             interventions=step.interventions or None,
         )

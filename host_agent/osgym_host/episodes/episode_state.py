@@ -15,7 +15,7 @@ from osgym_protocol.bounds import Bounds, Id
 from osgym_protocol.codec import Message
 from osgym_protocol.codes import Done
 from osgym_protocol.limits import MAX_CHECKPOINT_TTL_S, MAX_SCREEN_SIDE_PX, MAX_SEQ
-from osgym_protocol.options import ObserveOptions, SettleOptions
+from osgym_protocol.options import FrameHash, ObserveOptions, SettleOptions
 
 TEMPLATE_LOOKS = 1
 """Number of steps that a guest does before a task template of it is taken."""
@@ -37,6 +37,7 @@ class EpisodeProgress(Message):
             that number. Negative: it did interventions, or the look before its task template was taken.
         actions: Actions of the step in internal form, to be sent again if the guest never got them.
         by_person: True if the actions are those of an intervention after the step `seq`.
+        expects: Hash of the frame that the screen must show for the actions to be done; None: any.
     """
 
     seq: _Number = 0
@@ -46,6 +47,7 @@ class EpisodeProgress(Message):
     actions: tuple[Mapping[str, Any], ...] = ()
     interventions: _Number = 0
     by_person: bool = False
+    expects: FrameHash | None = None
 
     def for_guest(self) -> Sequence[Mapping[str, Any]]:
         """Return the actions for the guest: all but an ending, and at least one."""

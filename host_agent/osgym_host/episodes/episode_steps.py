@@ -38,14 +38,24 @@ class EpisodeSteps:
         """Reason for which the episode is done: its ending or `max_steps`; None while it continues."""
         return self.progress.done if self.answered else None
 
-    def enter(self, seq: int, parsed: ParsedActions) -> None:
+    def enter(self, seq: int, parsed: ParsedActions, expects: str | None = None) -> None:
         last = self.progress
-        done: str | None = parsed.ending.value if parsed.ending is not None else None
-        if done is None and self.max_steps is not None and last.step + 1 >= self.max_steps:
-            done = "max_steps"
+        step = last.step + 1
+        done = parsed.ending.value if parsed.ending is not None else self._end_after(step)
         self._send_next(
-            EpisodeProgress(seq, last.step + 1, done, last.guest_base, parsed.actions, last.interventions)
+            EpisodeProgress(
+                seq, step, done, last.guest_base, parsed.actions, last.interventions, expects=expects
+            )
         )
+
+    def refused(self) -> None:
+        """Record that nothing of the last step was done, its ending included."""
+        last = self.progress
+        if last.done != (done := self._end_after(last.step)):
+            self.change(replace(last, done=done))
+
+    def _end_after(self, step: int) -> str | None:
+        return "max_steps" if self.max_steps is not None and step >= self.max_steps else None
 
     def intervene(self, actions: tuple[Mapping[str, Any], ...]) -> None:
         """Enter the actions of a person after the last step, which the guest has answered."""
@@ -59,6 +69,7 @@ class EpisodeSteps:
                 actions=actions,
                 interventions=last.interventions + 1,
                 by_person=True,
+                expects=None,
             )
         )
 

@@ -58,6 +58,7 @@ class StepSender:
                 step.for_guest(),
                 settle=settle,
                 observe=observe,
+                expects=step.expects,
                 timeout_s=timeout_s,
             )
             try:
@@ -77,11 +78,15 @@ class StepSender:
             except GuestError as error:
                 raise await self.replica.give_up(error) from error
             mended = True
+        if frame.observation.screen_changed:
+            self.steps.refused()
         self.steps.answered = True
         return frame
 
     async def confirm(self) -> None:
         """Ask the guest agent whether it got the last step, if that is unknown.
+
+        Of a step that expects a frame only the answer tells whether it was done.
 
         Raises:
             EpisodeOver: The replica is lost.
@@ -89,7 +94,8 @@ class StepSender:
         if not self.steps.answered:
             last = self.steps.progress
             health = await self._health()
-            self.steps.answered = health.last_seq == last.seq - last.guest_base
+            arrived = health.last_seq == last.seq - last.guest_base
+            self.steps.answered = arrived and last.expects is None
 
     async def _is_safe_to_retry(self, error: GuestUnreachable, began: float) -> bool:
         """Return whether a repetition cannot act twice.

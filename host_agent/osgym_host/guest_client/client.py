@@ -102,6 +102,7 @@ class GuestClient:
         *,
         settle: SettleOptions | Mapping[str, Any] | None = None,
         observe: ObserveOptions | Mapping[str, Any] | None = None,
+        expects: str | None = None,
         timeout_s: float,
     ) -> ObservedFrame:
         """Act, settle, observe. Repeating `seq` gives the stored answer and acts no second time.
@@ -113,9 +114,13 @@ class GuestClient:
         body: dict[str, Any] = {"seq": seq, "actions": list(actions)}
         _put(body, "settle", settle)
         _put(body, "observe", observe)
+        if expects is not None:
+            body["expects"] = expects
         answer = await self._frame("/v1/step", body, timeout_s)
         if answer.observation.seq != seq:
             raise GuestProtocolError(f"/v1/step: step {seq} was answered as {answer.observation.seq}")
+        if answer.observation.screen_changed and (expects is None or answer.observation.results):
+            raise GuestProtocolError("/v1/step: actions were refused that expect no frame, or were done")
         return answer
 
     async def observe(

@@ -167,16 +167,18 @@ class AgentlessEngine:
         held: HeldInput,
         wait: SettleOptions,
         look: ObserveOptions,
+        expects: str | None = None,
     ) -> asyncio.Task[ObservedFrame]:
         """Act, settle and observe, for the next number.
 
         Args:
             held: Keys and buttons held after all of them.
+            expects: Hash of the frame that the screen must show for anything to be done; None: any.
 
         Returns:
             The answer. The caller shields it: a step goes on when its client is gone.
         """
-        task = asyncio.ensure_future(self._do_step(seq, plans, held, wait, look))
+        task = asyncio.ensure_future(self._do_step(seq, plans, held, wait, look, expects))
         self.steps.start(seq, task)
         task.add_done_callback(
             lambda step: self.steps.end(answered=not step.cancelled() and step.exception() is None)
@@ -190,11 +192,15 @@ class AgentlessEngine:
         held: HeldInput,
         wait: SettleOptions,
         look: ObserveOptions,
+        expects: str | None,
     ) -> ObservedFrame:
         began_s = time.monotonic()
         async with self._exclusive() as display:
             before = await self._capture()
             previous = await self._previous(before)
+            changed = expects is not None and await asyncio.to_thread(frames.digest, before) != expects
+            if changed:
+                plans, held = (), self._planner.held
             self.steps.take(seq)  # from here on it counts as done, whatever happens
             results, failed = await self._perform(plans, held, before.size)
             acted_s = time.monotonic()
@@ -209,6 +215,7 @@ class AgentlessEngine:
         observation = replace(
             seen.observation,
             seq=seq,
+            screen_changed=changed,
             results=tuple(results),
             failed_index=failed,
             settle=_settle_info(wait.policy, done),

@@ -15,11 +15,11 @@ from osgym_host.addresses import GuestAddress, UnixAddress
 from osgym_protocol.actions import InvalidAction, parse_actions
 from osgym_protocol.codec import WireFormatError, known_fields
 from osgym_protocol.codes import GuestErrorCode
-from osgym_protocol.guest_api import number, sequence_number
+from osgym_protocol.guest_api import STEP_FIELDS, number, sequence_number
 from osgym_protocol.ledger import StepRefused
 from osgym_protocol.limits import DEFAULT_FINAL_MS, DEFAULT_READY_S, MAX_DURATION_MS, MAX_READY_S
 from osgym_protocol.observation import ObservedFrame
-from osgym_protocol.options import ObserveOptions, parse_observe, parse_settle
+from osgym_protocol.options import ObserveOptions, parse_expects, parse_observe, parse_settle
 from osgym_protocol.records import RECORDS_TYPE
 from osgym_qemu.agentless import osworld
 from osgym_qemu.agentless.display import GuestDisplay, QmpDisplay
@@ -154,7 +154,7 @@ class AgentlessGuest:
 
     async def _step(self, request: HttpRequest) -> ServedResponse:
         with _refusing():
-            body = known_fields(request.fields(), ("seq", "actions", "settle", "observe"), request.path)
+            body = known_fields(request.fields(), STEP_FIELDS, request.path)
             seq = sequence_number(body.get("seq"))
         screen = await self._engine.screen_size()
         with _refusing():
@@ -163,10 +163,11 @@ class AgentlessGuest:
                 wait = parse_settle(body.get("settle"))
                 look = parse_observe(body.get("observe"))
                 look.check_region(screen)
+                expects = parse_expects(body.get("expects"))
                 plans, held = self._engine.planned(parse_actions(body.get("actions", []), screen))
         if known is not None:
             return _record((await asyncio.shield(known)).replayed())
-        return _record(await asyncio.shield(self._engine.step(seq, plans, held, wait, look)))
+        return _record(await asyncio.shield(self._engine.step(seq, plans, held, wait, look, expects)))
 
     async def _observe(self, request: HttpRequest) -> ServedResponse:
         screen = await self._engine.screen_size()

@@ -141,6 +141,7 @@ class AsyncEpisode(EpisodeInfo):
         observe: Observe | None = None,
         grammar: str | None = None,
         coordinates: Coordinates | None = None,
+        expects: Observation | str | None = None,
         timeout_s: float | None = None,
     ) -> AsyncObservation:
         """Do one action or a list of them, wait for the screen, return the frame.
@@ -156,6 +157,9 @@ class AsyncEpisode(EpisodeInfo):
                 ``max_ms``; ``obs.is_final`` says whether it was), or options; the episode's by default.
             observe: which image, ``"jpeg"`` or options; the episode's by default.
             grammar, coordinates: how ``actions`` is read, as ``actions`` and ``coordinates`` of the episode.
+            expects: observation (or its ``hash``) that the actions were chosen for. If the screen shows
+                another frame by now, nothing is done, and ``obs.screen_changed`` is set. A panel counts only
+                if an action points at it.
             timeout_s: deadline of the whole call; ``Timeouts.step_s`` by default.
 
         Raises:
@@ -165,7 +169,7 @@ class AsyncEpisode(EpisodeInfo):
             Timeout: no answer in time; it is unknown whether the actions were done.
         """
         reading = as_reading(grammar, coordinates)
-        return await self._steps.step(actions, settle, observe, reading, timeout_s)
+        return await self._steps.step(actions, settle, observe, reading, expects, timeout_s)
 
     async def observe(self, observe: Observe | None = None) -> AsyncObservation:
         """Return the screen as it is now; counts as no step. Raises as :meth:`step`."""

@@ -132,11 +132,12 @@ class StepCalls(Generic[ObservationT]):
         settle: Settle | None,
         observe: Observe | None,
         reading: Reading | None,
+        expects: Observation | str | None,
         timeout_s: float | None,
     ) -> ObservationT:
         """Prepare a step and send it."""
         async with self.lock:
-            return await self.send(await self.prepare(actions, settle, observe, reading), timeout_s)
+            return await self.send(await self.prepare(actions, settle, observe, reading, expects), timeout_s)
 
     async def observe(self, observe: Observe | None) -> ObservationT:
         """Return the screen as it is now."""
@@ -180,6 +181,7 @@ class StepCalls(Generic[ObservationT]):
         settle: Settle | None,
         observe: Observe | None,
         reading: Reading | None = None,
+        expects: Observation | str | None = None,
     ) -> PreparedStep:
         """Return the next step, ready to be sent; the caller holds the lock.
 
@@ -201,7 +203,8 @@ class StepCalls(Generic[ObservationT]):
         span = self._begin_span(listed)
         parent = None if span is None else span.traceparent
         note = note_of(actions) if session.placement.answer.notes else None
-        request = StepRequest(session.lease, self._seq + 1, listed, settled, unless, parent, note)
+        frame_hash = expects.hash if isinstance(expects, Observation) else expects
+        request = StepRequest(session.lease, self._seq + 1, listed, settled, unless, parent, note, frame_hash)
         context.trajectory.last_info = info  # a step that was cleared up took away its own
         self._pending = PreparedStep(request, options, self._config.clock(), parsed, info, span)
         return self._pending
@@ -244,6 +247,8 @@ class StepCalls(Generic[ObservationT]):
         context = self._context
         record = context.trajectory.add(prepared.request.actions, obs, context.plan.keep_frames)
         record.info, context.trajectory.last_info = prepared.info, None
+        if obs.screen_changed:
+            obs.refused = record.refused = "the screen was not the one that the step expected"
         if context.recording is not None:
             context.recording.step(record, obs)
         if prepared.span is not None:

@@ -119,6 +119,11 @@ class AnsweredStep:
         """Index of the action that failed; None when all were done."""
         return self.meta.failed_index
 
+    @property
+    def screen_changed(self) -> bool:
+        """Whether nothing was done because the screen was not the one that the step expected."""
+        return self.meta.screen_changed
+
 
 class Observation(AnsweredStep):
     """One frame of an episode and the step before it. The image is decoded when first asked for."""
@@ -131,7 +136,8 @@ class Observation(AnsweredStep):
         """The image as it was sent; the last frame's where ``unchanged``; empty with format ``none``."""
         self.timing = timing
         self.refused: str | None = None
-        """Reason why the last action was refused, in a batch with ``on_invalid="noop"``; nothing was done."""
+        """Reason why the last action was refused, and nothing was done: the screen had changed, or in a batch
+        with ``on_invalid="noop"`` the action was none."""
         self.parsed: Parsed | None = None
         """Reading of a model's output, in an episode with ``actions=``."""
         self.episode_id = ""

@@ -48,7 +48,8 @@ class StepRecord(AnsweredStep):
     final: bool | None = None
     changed_after_ms: float | None = None
     refused: str | None = None
-    """Fault of the policy's output, in a batch with ``on_invalid="noop"``; nothing was done."""
+    """Reason why nothing was done: the screen had changed, or, in a batch with ``on_invalid="noop"``, the
+    fault of the policy's output."""
     info: Any = None
     """Info of the policy's :class:`Decision`."""
 

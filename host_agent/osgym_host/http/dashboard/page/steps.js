@@ -97,6 +97,7 @@ export function problem(step) {
   const seen = step.observation ?? {};
   if (step.kind === "intervention") return { tone: "late", text: "a person acted" };
   if (seen.failed_index != null) return { tone: "bad", text: `action ${seen.failed_index} failed` };
+  if (seen.screen_changed) return { tone: "late", text: "screen had changed" };
   if (step.line_dropped) return { tone: "late", text: "its line was too long to keep" };
   return (step.final ?? seen.final) === false ? { tone: "late", text: "frame not final" } : null;
 }
