@@ -17,6 +17,7 @@ from osgym_host.api.metrics import HostCollector
 from osgym_host.core.admission import Budget
 from osgym_host.core.cpu_credit import CreditTerms
 from osgym_host.core.desktop_budget import DesktopBudget
+from osgym_host.core.dormancy import RestTerms
 from osgym_host.core.plan import PoolSpec
 from osgym_host.core.rate_limit import RateLimit
 from osgym_host.core.reasons import Reason
@@ -60,6 +61,7 @@ from osgym_host.replicas.warming import Warming
 from osgym_host.runtime_factory import clear_other_leftovers, make_runtime, runtime_kind
 from osgym_host.runtimes import base
 from osgym_host.runtimes.kind import ImageRef
+from osgym_host.runtimes.swap import read_swap
 from osgym_host.scaling.publish import PressurePublisher
 from osgym_host.scaling.publishers import publisher_of
 from osgym_host.settings import Settings
@@ -73,6 +75,8 @@ from osgym_protocol.version import __version__
 log = logging.getLogger(__name__)
 
 RUNTIME_STOP_S = 20.0
+AWAKE_PER_CORE = 16
+"""Default of `rest_awake`: twice the number of replicas that wake at once."""
 TRACER_STOP_S = 5.0
 
 
@@ -181,6 +185,7 @@ class HostAgent:
                 disk_cap_mib=settings.replica_disk_mib or None, disk_reserve_mib=settings.disk_reserve_mib
             ),
             credit_terms=CreditTerms(burst_cpu_s=settings.replica_cpu_burst_s),
+            rest_terms=_rest_terms(settings),
         )
 
     def _make_service(self, state_dir: Path) -> EpisodeService:
@@ -359,6 +364,20 @@ def _budget(settings: Settings, ram_mib: int) -> Budget:
         ram_cap_mib=ram_mib,
         cpu_per_replica=settings.cpu_per_replica,
         disk_reserve_mib=settings.disk_reserve_mib,
+    )
+
+
+def _rest_terms(settings: Settings) -> RestTerms | None:
+    """Return when replicas rest; None: never."""
+    rest = settings.rest
+    if rest == "auto":
+        rest = "reclaim" if read_swap().compressed else "off"
+    if rest == "off":
+        return None
+    return RestTerms(
+        pause_after_s=settings.rest_after_s,
+        reclaim_after_s=settings.reclaim_after_s if rest == "reclaim" else 0.0,
+        awake=settings.rest_awake or AWAKE_PER_CORE * len(os.sched_getaffinity(0)),
     )
 
 

@@ -42,6 +42,21 @@ class Budget:
 
 
 @dataclass(frozen=True, slots=True)
+class RestingLoad:
+    """Memory of replicas whose memory is in swap while nobody uses them.
+
+    Attributes:
+        each_mib: Memory that each measured one occupies at rest, its compressed pages included.
+        headroom_mib: Memory that is kept for replicas that wake.
+        swap_free_mib: Free swap space, before compression.
+    """
+
+    each_mib: Sequence[float]
+    headroom_mib: float
+    swap_free_mib: float
+
+
+@dataclass(frozen=True, slots=True)
 class MeasuredLoad:
     """Resources of the host at the last reading.
 
@@ -53,6 +68,7 @@ class MeasuredLoad:
         now_mib: PSS, as last measured, of the replicas that exist.
         pending: Replicas that were started but are not in `ram_available_mib` yet.
         existing: All replicas that are not gone.
+        resting: Memory of replicas that rest; None where replicas do not rest.
     """
 
     ram_available_mib: float
@@ -62,6 +78,7 @@ class MeasuredLoad:
     now_mib: Sequence[float] = ()
     pending: int = 0
     existing: int = 0
+    resting: RestingLoad | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,8 +110,7 @@ def admit(budget: Budget, load: MeasuredLoad) -> Admission:
     missing yet; running ones with what they may still grow to the estimate.
     """
     each = replica_ram_estimate(load.peaks_mib, budget.ram_cap_mib)
-    growth = 0.0 if len(load.peaks_mib) < MIN_SAMPLES else sum(max(0.0, each - now) for now in load.now_mib)
-    by_ram = (load.ram_available_mib - budget.ram_reserve_mib - growth) / each - load.pending
+    by_ram = _room_by_ram(budget, load, each)
     by_cpu = load.cores / budget.cpu_per_replica - load.existing if budget.cpu_per_replica > 0 else math.inf
     by_disk = (load.disk_free_mib - budget.disk_reserve_mib) / budget.disk_per_replica_mib - load.pending
     rooms: tuple[tuple[Limit, float], ...] = (
@@ -105,3 +121,21 @@ def admit(budget: Budget, load: MeasuredLoad) -> Admission:
     )
     limit, room = min(rooms, key=lambda pair: pair[1])
     return Admission(max(0, math.floor(room)), limit, each)
+
+
+def _room_by_ram(budget: Budget, load: MeasuredLoad, each: float) -> float:
+    """Return the room by memory, for replicas that need `each` MiB while they are awake.
+
+    Where replicas rest, one more needs its memory at rest, and space for the rest of it in swap, since every
+    page of it may be moved there. Those that start need all of their memory until they rest.
+    """
+    free = load.ram_available_mib - budget.ram_reserve_mib
+    resting = load.resting
+    if resting is None or len(resting.each_mib) < MIN_SAMPLES:
+        growth = 0.0
+        if len(load.peaks_mib) >= MIN_SAMPLES:
+            growth = sum(max(0.0, each - now) for now in load.now_mib)
+        return free / each - growth / each - load.pending
+    at_rest = min(each, replica_ram_estimate(resting.each_mib, budget.ram_cap_mib))
+    room = (free - resting.headroom_mib - load.pending * each) / at_rest
+    return min(room, resting.swap_free_mib / each - load.pending)

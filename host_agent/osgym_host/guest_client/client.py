@@ -30,6 +30,7 @@ from osgym_host.guest_client.errors import GuestProtocolError
 from osgym_host.guest_client.frame_checks import AskedImage
 from osgym_host.guest_client.http import MAX_BODY_BYTES, HttpClient
 from osgym_host.guest_client.reach import ReachCalls
+from osgym_host.guest_client.wake_lock import WakeLock
 from osgym_protocol.codec import Message
 from osgym_protocol.codes import ImageFormat
 from osgym_protocol.limits import MAX_BLOB_BYTES, MAX_GUEST_META_BYTES
@@ -52,8 +53,13 @@ class GuestClient:
         GuestProtocolError: The answer is malformed.
     """
 
-    def __init__(self, address: GuestAddress, *, token: str | None = None) -> None:
-        self._http = HttpClient(address, token=token)
+    def __init__(
+        self, address: GuestAddress, *, token: str | None = None, wake_lock: WakeLock | None = None
+    ) -> None:
+        """Args:
+        wake_lock: Keeps the replica awake during each call; None: it never sleeps.
+        """
+        self._http = HttpClient(address, token=token, wake_lock=wake_lock)
         self._calls = GuestCalls(self._http)
         self.reach = ReachCalls(self._http, self._calls)
 

@@ -27,6 +27,7 @@ from osgym_host.guest_client.errors import (
     GuestUnreachable,
     unreachable,
 )
+from osgym_host.guest_client.wake_lock import WakeLock
 from osgym_protocol.http_heads import MalformedHead, parse_length, split_head
 
 MAX_HEAD_BYTES = 32 * 1024
@@ -218,8 +219,17 @@ class HttpClient:
     """Keep-alive connections to one address, at most `MAX_CONNECTIONS` at once."""
 
     def __init__(
-        self, address: GuestAddress, *, token: str | None = None, max_connections: int = MAX_CONNECTIONS
+        self,
+        address: GuestAddress,
+        *,
+        token: str | None = None,
+        max_connections: int = MAX_CONNECTIONS,
+        wake_lock: WakeLock | None = None,
     ) -> None:
+        """Args:
+        wake_lock: Keeps the replica awake during each request; None: it never sleeps.
+        """
+        self.wake_lock = wake_lock
         self._address = address
         self._slots = asyncio.Semaphore(max_connections)
         self._idle: list[_Connection] = []
@@ -252,6 +262,17 @@ class HttpClient:
         if self._closed:
             raise GuestUnreachable("the client is closed", delivered=False)
         request = self.head(method, path, body, content_type)
+        if self.wake_lock is None:
+            return await self._exchange(request, body, f"{method} {path}", timeout_s, max_body)
+        await self.wake_lock.acquire()
+        try:
+            return await self._exchange(request, body, f"{method} {path}", timeout_s, max_body)
+        finally:
+            self.wake_lock.release()
+
+    async def _exchange(
+        self, request: bytes, body: bytes, what: str, timeout_s: float, max_body: int
+    ) -> HttpResponse:
         connection: _Connection | None = None
         call = object()
         self._began_s[call] = time.monotonic()
@@ -264,11 +285,11 @@ class HttpClient:
         except TimeoutError as exc:
             delivered = connection is not None and connection.sent_all
             raise GuestTimeout(
-                f"{method} {path}: no answer within {timeout_s:g} s", delivered=delivered, timeout_s=timeout_s
+                f"{what}: no answer within {timeout_s:g} s", delivered=delivered, timeout_s=timeout_s
             ) from exc
         except OSError as exc:
             delivered = connection is not None and connection.sent_all
-            raise unreachable(f"{method} {path}", exc, delivered=delivered) from exc
+            raise unreachable(what, exc, delivered=delivered) from exc
         finally:
             del self._began_s[call]
             if connection is not None:

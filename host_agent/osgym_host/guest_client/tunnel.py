@@ -9,6 +9,7 @@ import socket
 from osgym_host.guest_client.answers import refusal
 from osgym_host.guest_client.errors import GuestProtocolError, GuestTimeout, unreachable
 from osgym_host.guest_client.http import MAX_HEAD_BYTES, HttpClient, HttpResponse, content_length, parse_head
+from osgym_host.guest_client.wake_lock import WakeLock
 
 PATH = "/v1/reach/tunnel"
 MAX_REFUSAL_BYTES = 16 * 1024
@@ -19,7 +20,11 @@ _SWITCHED = b"HTTP/1.1 101 "
 class GuestTunnel:
     """An open connection. One task may receive and one send at a time."""
 
-    def __init__(self, sock: socket.socket, ahead: bytes) -> None:
+    def __init__(self, sock: socket.socket, ahead: bytes, wake_lock: WakeLock | None = None) -> None:
+        """Args:
+        wake_lock: Lock that is held, and released by `close`.
+        """
+        self._wake_lock = wake_lock
         self._sock = sock
         self._ahead = ahead
         self._loop = asyncio.get_running_loop()
@@ -33,15 +38,19 @@ class GuestTunnel:
             GuestRefused: 409 `port_closed` when nobody listens there; 503 `busy`.
         """
         sock: socket.socket | None = None
+        if http.wake_lock is not None:
+            await http.wake_lock.acquire()
         try:
             async with asyncio.timeout(timeout_s):
                 sock = await http.connect()
                 request = http.head("POST", PATH, body := json.dumps({"port": port}).encode())
                 await asyncio.get_running_loop().sock_sendall(sock, request + body)
-                return cls(sock, await _switched(sock))
+                return cls(sock, await _switched(sock), http.wake_lock)
         except BaseException as exc:
             if sock is not None:
                 sock.close()
+            if http.wake_lock is not None:
+                http.wake_lock.release()
             if isinstance(exc, TimeoutError):
                 text = f"POST {PATH}: no answer within {timeout_s:g} s"
                 raise GuestTimeout(text, delivered=sock is not None, timeout_s=timeout_s) from exc
@@ -74,7 +83,11 @@ class GuestTunnel:
         self._sock.shutdown(socket.SHUT_WR)
 
     def close(self) -> None:
+        """Close the connection. Idempotent."""
         self._sock.close()
+        wake_lock, self._wake_lock = self._wake_lock, None
+        if wake_lock is not None:
+            wake_lock.release()
 
 
 async def _switched(sock: socket.socket) -> bytes:

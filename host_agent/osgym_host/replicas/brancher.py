@@ -75,11 +75,15 @@ class ReplicaBrancher:
         """
         if manager.clone is None:
             raise base.ReplicaNotFound("the replica is gone", replica_id=manager.replica_id)
+        if manager.rest is not None:
+            await manager.rest.acquire()
         manager.points_under_way += 1
         try:
             return await self.saved.take(manager.clone, keep=keep)
         finally:
             manager.points_under_way -= 1
+            if manager.rest is not None:
+                manager.rest.release()
 
     async def clone(
         self, point: base.BranchPoint, holder: LeaseHolder, wait_s: float, client: ClientKey

@@ -40,7 +40,7 @@ class CpuShares:
         """Check the replicas until cancelled."""
         while self._terms.burst_cpu_s > 0:
             await asyncio.sleep(self._tick_s)
-            live = [(m, m.clone) for m in self._managers() if m.state in _LIVE and m.clone is not None]
+            live = [(m, m.clone) for m in self._managers() if m.state in _LIVE and m.clone and m.awake]
             await asyncio.to_thread(self._look, live)
 
     def _look(self, live: Sequence[tuple[ReplicaManager, base.Replica]]) -> None:

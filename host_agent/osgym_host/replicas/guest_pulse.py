@@ -170,7 +170,8 @@ class GuestPulse:
                 client = GuestClient(manager.clone.guest, token=manager.clone.guest_token)
                 asked = self._asked[manager] = _Asked(client)
             since_s, call_s = now_s - asked.answered_s, manager.guest.waiting_s()
-            if manager.points_under_way:  # it stands still and cannot answer; how long, its taker bounds
+            # It stands still and cannot answer. Who takes the point, or wakes it, has a deadline.
+            if manager.points_under_way or not manager.awake:
                 asked.answered_s = now_s
                 manager.stall = None
                 continue
@@ -238,7 +239,7 @@ class GuestPulse:
         while True:
             await asyncio.wait((answer,), timeout=self._options.look_s)
             ended = clone.exit_info is not None or manager.state not in _ASKED
-            if answer.done() or ended or manager.points_under_way:
+            if answer.done() or ended or manager.points_under_way or not manager.awake:
                 return None
             if silence.look(time.monotonic(), cpu_waits_s(pid), process_state(pid)):
                 return silence

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from osgym_host.core.fair_queue import UNNAMED, ClientKey, FairQueue
@@ -55,6 +55,10 @@ class LeaseQueue:
     @property
     def ready(self) -> int:
         return len(self._ready)
+
+    def ready_managers(self) -> Sequence[ReplicaManager]:
+        """Return the ready replicas, the next one first."""
+        return tuple(self._ready)
 
     @property
     def waiting(self) -> int:

@@ -15,12 +15,14 @@ from typing import Any, Protocol, assert_never
 
 from osgym_host import log_subject
 from osgym_host.core import states
+from osgym_host.core.dormancy import RestStage
 from osgym_host.core.reasons import Reason
 from osgym_host.core.slowness import is_of_the_host
 from osgym_host.core.states import ReplicaState
 from osgym_host.core.warm_apps import WarmApp
 from osgym_host.guest_client import GuestClient, GuestError, GuestRefused, GuestTimeout, GuestUnreachable
 from osgym_host.logs import escape_controls, quote_lines
+from osgym_host.replicas.dormancy import ReplicaRest
 from osgym_host.replicas.exit_reasons import CONSOLE_CHARS, ENDED_BY_SIGTERM, reason_of_exit
 from osgym_host.replicas.stall_watch import StallWatch
 from osgym_host.replicas.warming import Warming
@@ -81,6 +83,7 @@ class ReplicaManager:
         creation_over: Set once the runtime was asked to make it and has answered, or was stopped.
         stall: Counters of its present stall, collected by the pool; None while no answer is late.
         cpu_lowered: True while it has a lower CPU weight, since it has used up its CPU credit.
+        rest: Its rest between calls; None before it runs, and where replicas never rest.
         points_under_way: Branch points that are being taken of it; it stands still for them.
         clean: True if nobody has used the replica: it is neither adopted nor a child of a used one.
         warm_apps: Programs that run in it, without a window, until it is handed to somebody.
@@ -94,8 +97,10 @@ class ReplicaManager:
         deadlines: Deadlines,
         warming: Warming,
         record: base.ReplicaRecord | None = None,
+        make_rest: Callable[[base.Replica], ReplicaRest] | None = None,
     ) -> None:
-        """Prepare. With a `record` the replica is adopted instead of created."""
+        """Prepare. With a `record` the replica is adopted instead of created; without `make_rest` it never
+        rests."""
         self._replica = states.ReplicaStatus()
         self._spec = spec
         self._runtime = runtime
@@ -104,6 +109,8 @@ class ReplicaManager:
         self._record = record
         self.clean = record is None and spec.origin in (None, warming.origin)
         self._warming = warming
+        self._make_rest = make_rest
+        self.rest: ReplicaRest | None = None
         self._mailbox: asyncio.Queue[states.Event] = asyncio.Queue()
         self._work: dict[str, asyncio.Task[None]] = {}
         self._asked: dict[str, tuple[OnLeaseAnswer, OnRevoked]] = {}
@@ -147,6 +154,11 @@ class ReplicaManager:
     def reason(self) -> Reason | None:
         """Reason of the retirement; None before."""
         return self._replica.reason
+
+    @property
+    def awake(self) -> bool:
+        """Whether its processes run."""
+        return self.rest is None or self.rest.stage is RestStage.AWAKE
 
     @property
     def guest(self) -> GuestClient:
@@ -314,7 +326,9 @@ class ReplicaManager:
 
     async def _boot(self) -> None:
         assert self.clone is not None
-        self._guest = GuestClient(self.clone.guest, token=self.clone.guest_token)
+        if self._make_rest is not None:
+            self.rest = self._make_rest(self.clone)
+        self._guest = GuestClient(self.clone.guest, token=self.clone.guest_token, wake_lock=self.rest)
         ready = asyncio.create_task(self._wait_usable(self._guest))
         dead = asyncio.create_task(self.clone.wait_dead())
         try:

@@ -10,15 +10,17 @@ from collections import Counter, deque
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
-from osgym_host.core.admission import Admission, Budget, MeasuredLoad, admit
+from osgym_host.core.admission import MIN_SAMPLES, Admission, Budget, MeasuredLoad, RestingLoad, admit
 from osgym_host.core.backoff import Backoff
 from osgym_host.core.cpu_credit import CreditTerms
 from osgym_host.core.disk_pressure import DiskRoom
+from osgym_host.core.dormancy import RestStage, RestTerms
 from osgym_host.core.fair_queue import UNNAMED, ClientKey
 from osgym_host.core.plan import Blocked, PoolSpec, PoolView, blocked_by, plan
 from osgym_host.core.reasons import Reason, Recovery, consequence
 from osgym_host.core.states import ReplicaState
 from osgym_host.replicas.cpu_shares import CpuShares
+from osgym_host.replicas.dormancy import DormancyController, RestingReplica
 from osgym_host.replicas.events import EventLog
 from osgym_host.replicas.guest_pulse import GuestPulse, PulseOptions
 from osgym_host.replicas.lease_queue import LeaseQueue, Waiter
@@ -28,6 +30,7 @@ from osgym_host.replicas.replica_set import ReplicaSet
 from osgym_host.replicas.reservations import Reservation, Reservations
 from osgym_host.replicas.usage_monitor import UsageMonitor, UsageOptions
 from osgym_host.runtimes import base
+from osgym_host.runtimes.swap import read_swap
 
 log = logging.getLogger(__name__)
 
@@ -36,6 +39,7 @@ _BEING_MADE = (ReplicaState.CREATING, ReplicaState.BOOTING)
 REPLAN_S = 2.0
 """Interval of plans while something outside the pool blocks it."""
 
+_REST = {ReplicaState.READY, ReplicaState.LEASED}
 LoadProbe = Callable[[], tuple[float, int, DiskRoom]]
 """Function that returns available RAM in MiB, cores, and free disk in MiB."""
 
@@ -54,7 +58,18 @@ class MeasuredAdmission:
         """Return the free space where replicas write."""
         return self._probe()[2]
 
-    def measure(self, managers: Sequence[ReplicaManager], *, pending: int, existing: int) -> Admission:
+    def available_mib(self) -> float:
+        """Return the available memory of the host."""
+        return self._probe()[0]
+
+    def measure(
+        self,
+        managers: Sequence[ReplicaManager],
+        *,
+        pending: int,
+        existing: int,
+        resting: RestingLoad | None = None,
+    ) -> Admission:
         """Return how many more replicas may start beside `existing`, of which `pending` still start.
 
         Raises:
@@ -69,6 +84,7 @@ class MeasuredAdmission:
             now_mib=[m.pss_mib for m in managers if m.pss_mib is not None],
             pending=pending,
             existing=existing,
+            resting=resting,
         )
         return admit(self.budget, load)
 
@@ -102,7 +118,9 @@ class Pool:
         usage_options: UsageOptions | None = None,
         pulse_options: PulseOptions | None = None,
         credit_terms: CreditTerms | None = None,
+        rest_terms: RestTerms | None = None,
     ) -> None:
+        """Make an empty pool. Without `rest_terms`, replicas never rest."""
         self.replicas = replicas
         self.spec = spec
         self.queue = LeaseQueue(self._replan, self._exhausted)
@@ -121,6 +139,16 @@ class Pool:
         self._pulse = GuestPulse(replicas.managers, replicas.runtime.used_cpu_s, pulse_options)
         self._usage = UsageMonitor(replicas.runtime, replicas.managers, self.admission.disk_room, options)
         self._cpu_shares = CpuShares(replicas.runtime, replicas.managers, credit_terms)
+        self.dormancy: DormancyController | None = None
+        if rest_terms is not None:
+            self.dormancy = DormancyController(
+                replicas.runtime,
+                self._resting,
+                self.admission.available_mib,
+                budget.ram_reserve_mib,
+                rest_terms,
+            )
+            replicas.make_rest = self.dormancy.rest_of
 
     def view(self) -> PoolView:
         """Return the numbers of replicas by state; one that is made for a lease counts as leased."""
@@ -156,6 +184,8 @@ class Pool:
             asyncio.create_task(self._pulse.run(), name="pool:ask guests"),
             asyncio.create_task(self._cpu_shares.run(), name="pool:share processors"),
         ]
+        if self.dormancy is not None:
+            self._background.append(asyncio.create_task(self.dormancy.run(), name="pool:rest"))
         self._replan()
 
     def stop_leasing(self, refusal: Callable[[], PoolStopping] = PoolStopping) -> None:
@@ -322,6 +352,7 @@ class Pool:
             self.replicas.managers(),
             pending=view.starting + len(self.queue.promised) + held,
             existing=view.existing + held,
+            resting=self._resting_load(),
         )
         self.admission.now = admission = self._grant_reservations(admission, view)
         spec = replace(self.spec, warm=0) if self.reservations.waiting else self.spec
@@ -337,6 +368,26 @@ class Pool:
         if todo.wake_at is not None:
             return max(0.01, todo.wake_at - now)
         return None if todo.blocked is Blocked.NOTHING else REPLAN_S
+
+    def _resting(self) -> list[RestingReplica]:
+        """Return the replicas that may rest."""
+        turns = {manager: turn for turn, manager in enumerate(self.queue.ready_managers())}
+        return [
+            RestingReplica(m.replica_id, m.clone, m.rest, turns.get(m))
+            for m in self.replicas.managers()
+            if m.state in _REST and m.clone is not None and m.rest is not None and not m.points_under_way
+        ]
+
+    def _resting_load(self) -> RestingLoad | None:
+        """Return the memory of resting replicas for admission; None where none was reclaimed yet."""
+        if self.dormancy is None:
+            return None
+        rests = [m.rest for m in self.replicas.managers() if m.rest is not None]
+        awake = sum(rest.stage is RestStage.AWAKE for rest in rests)
+        each_mib = [rest.resting_mib for rest in rests if rest.resting_mib is not None]
+        if len(each_mib) < MIN_SAMPLES:
+            return None
+        return RestingLoad(each_mib, self.dormancy.headroom_mib(awake), read_swap().free_mib)
 
     def _grant_reservations(self, admission: Admission, view: PoolView) -> Admission:
         """Grant capacity to waiting requests; ready replicas are retired for the first request when

@@ -8,6 +8,7 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from osgym_host.core.reasons import Reason
+from osgym_host.replicas.dormancy import ReplicaRest
 from osgym_host.replicas.journal import ReplicaJournal
 from osgym_host.replicas.manager import Deadlines, ManagerListener, ReplicaManager
 from osgym_host.replicas.saved_desktops import SavedDesktops
@@ -28,7 +29,10 @@ class ReplicaSet:
         make_spec: Callable[[str, int], base.ReplicaSpec],
         warming: Warming,
     ) -> None:
-        """Start empty; `make_spec` returns the specification for an id and a generation."""
+        """Start empty; `make_spec` returns the specification for an id and a generation.
+
+        `make_rest` may be set, so that replicas rest between calls.
+        """
         self.saved = saved
         saved.creations_of = lambda point: [
             manager.creation_over for manager in self.managers() if manager.spec.origin == point
@@ -37,6 +41,7 @@ class ReplicaSet:
         self._journal = journal
         self._deadlines = deadlines
         self._make_spec = make_spec
+        self.make_rest: Callable[[base.Replica], ReplicaRest] | None = None
         self.warming = warming
         self._managers: dict[str, ReplicaManager] = {}
         self._tasks: set[asyncio.Task[None]] = set()
@@ -69,7 +74,9 @@ class ReplicaSet:
     ) -> ReplicaManager:
         """Make a replica, or adopt the one of `record`; its manager reports to `listener`."""
         self._journal.created(spec.replica_id, spec.generation)
-        manager = ReplicaManager(spec, self.runtime, listener, self._deadlines, self.warming, record)
+        manager = ReplicaManager(
+            spec, self.runtime, listener, self._deadlines, self.warming, record, self.make_rest
+        )
         self._managers[spec.replica_id] = manager
         task = asyncio.create_task(manager.run(), name=f"{spec.replica_id}:manager")
         self._tasks.add(task)

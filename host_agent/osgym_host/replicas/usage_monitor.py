@@ -152,6 +152,8 @@ class UsageMonitor:
             return False
         if manager.measured_at is None or manager.measured_at < self._hurry_at:
             return True
+        if not manager.awake:
+            return False
         factor = 1 if manager.state is ReplicaState.LEASED else IDLE_FACTOR
         return now - manager.measured_at >= self._options.interval_s * factor
 
@@ -184,8 +186,9 @@ class UsageMonitor:
             self._in_work.discard(manager)
 
     def _judge(self, manager: ReplicaManager, usage: base.Usage) -> None:
-        manager.pss_mib = usage.pss_mib if usage.pss_mib is not None else usage.charged_mib
-        manager.peak_mib = max(manager.peak_mib, manager.pss_mib or 0.0)
+        if manager.awake:
+            manager.pss_mib = usage.pss_mib if usage.pss_mib is not None else usage.charged_mib
+            manager.peak_mib = max(manager.peak_mib, manager.pss_mib or 0.0)
         manager.cpu_s, manager.overlay_mib = usage.cpu_s, usage.overlay_mib
         manager.written_mib, manager.fds_in_flight = usage.written_mib, usage.fds_in_flight or 0
         cap_mib = self._options.disk_cap_mib

@@ -252,6 +252,40 @@ class Runtime(ABC):
             OSError: The kernel refused.
         """
 
+    def can_pause(self, replica: Replica) -> bool:
+        """Return whether `pause` works on this replica."""
+        return False
+
+    async def pause(self, replica: Replica) -> None:
+        """Stop all processes of the replica. It can still be measured and destroyed. Idempotent.
+
+        Raises:
+            ReplicaNotFound: It was destroyed.
+            RuntimeFault, OSError: It could not be paused, and runs on.
+        """
+        raise RuntimeUnsupported(f"the runtime {self.name} cannot pause a replica")
+
+    async def unpause(self, replica: Replica) -> None:  # noqa: B027 (not abstract)
+        """Let the processes of a paused replica run on. Idempotent.
+
+        Raises:
+            ReplicaNotFound: It was destroyed.
+            RuntimeFault, OSError: It still stands.
+        """
+
+    async def reclaim(self, replica: Replica) -> float | None:
+        """Move the memory of a paused replica to the host's swap.
+
+        Returns:
+            Memory in MiB that it still occupies, its compressed pages included; None if the kernel cannot
+            reclaim the memory of one replica.
+
+        Raises:
+            ReplicaNotFound: It was destroyed.
+            OSError: The kernel refused.
+        """
+        return None
+
     @abstractmethod
     def replicas(self) -> Sequence[Replica]:
         """Return the replicas created or adopted by this object and not yet destroyed."""

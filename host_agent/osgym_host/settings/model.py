@@ -207,6 +207,33 @@ class Settings(BaseModel):
         le=256,
         description="Replicas that start at the same time. 0: as many as there are cores.",
     )
+    rest: Literal["auto", "off", "pause", "reclaim"] = Field(
+        default="auto",
+        description="Rest of replicas that nobody uses: warm ones, and those whose policy thinks. pause: "
+        "their processes stand still once they are idle; reclaim: their memory is moved to swap as well, "
+        "as far as it is needed. The next call wakes them. auto: reclaim where this host has compressed "
+        "swap (zram), else off.",
+    )
+    rest_after_s: float = Field(
+        default=2,
+        gt=0,
+        le=3600,
+        description="Time without a call after which an idle replica is paused.",
+    )
+    reclaim_after_s: float = Field(
+        default=30,
+        gt=0,
+        le=86400,
+        description="Time without a call after which the memory of a paused replica is moved to swap even if "
+        "enough is free.",
+    )
+    rest_awake: int = Field(
+        default=0,
+        ge=0,
+        le=4096,
+        description="Number of replicas that can be awake at once: memory for them is kept free. 0: 16 for "
+        "each core.",
+    )
     replica_ram_mib: int = Field(
         default=2048,
         ge=64,

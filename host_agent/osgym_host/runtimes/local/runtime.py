@@ -43,6 +43,7 @@ from osgym_host.runtimes.local.running import REMOVE_TIMEOUT_S, Running, Supervi
 from osgym_host.runtimes.local.supervisor import RequestFailed, Supervisor, measure_disk
 from osgym_host.runtimes.replica_cgroup import Caps
 from osgym_host.runtimes.replica_table import ReplicaTable, check_name
+from osgym_host.runtimes.swap import reclaim
 from osgym_host.runtimes.web.client import ProxyFailed, ReplicaProxy
 
 _log = logging.getLogger(__name__)
@@ -326,6 +327,18 @@ class LocalRuntime(Runtime):
 
     def set_cpu_weight(self, replica: Replica, weight: int) -> None:
         self._replicas.require(replica).group.set_cpu_weight(weight)
+
+    def can_pause(self, replica: Replica) -> bool:
+        return self._replicas.require(replica).group.can_freeze
+
+    async def pause(self, replica: Replica) -> None:
+        self._replicas.require(replica).group.set_frozen(True)
+
+    async def unpause(self, replica: Replica) -> None:
+        self._replicas.require(replica).group.set_frozen(False)
+
+    async def reclaim(self, replica: Replica) -> float | None:
+        return await asyncio.to_thread(reclaim, self._replicas.require(replica).group)
 
     async def witness(self, replica: Replica) -> None:
         found = self._replicas.require(replica)

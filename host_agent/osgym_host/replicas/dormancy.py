@@ -1,0 +1,339 @@
+"""Rest of replicas between calls: paused when idle, their memory in swap when it is needed, woken by a call.
+
+`core.dormancy` decides; here are the effects. All for one event loop.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import os
+import time
+from collections import Counter, deque
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from osgym_host.core.dormancy import (
+    RestPlan,
+    RestStage,
+    RestTerms,
+    RestView,
+    expected_rest_s,
+    mean_pause_s,
+    plan_rest,
+)
+from osgym_host.guest_client import GuestClient, GuestError, HostSocketError
+from osgym_host.runtimes import base
+
+log = logging.getLogger(__name__)
+
+TICK_S = 0.5
+WAKE_TIMEOUT_S = 60.0
+"""Deadline of a wake, the wait for memory included."""
+WAKES_PER_CORE = 8
+"""Number of reclaimed replicas that wake at the same time, for each core: further ones wait in their order.
+Each needs 10 to 30 ms of a processor for its pages, so that more would only delay each other."""
+RECLAIMS_PER_CORE = 1
+RECLAIM_S = 1.0
+EXPECTED_WORKING_SET_MIB = 32.0
+"""Memory that a woken replica takes until it was measured."""
+_PROBE_S = 30.0
+_ROOM_LOOK_S = 0.05
+_SAME_STEP_S = 0.5
+"""Time between two calls below which they belong to one step of a client."""
+
+
+@dataclass(slots=True)
+class WakeStatistics:
+    """Counters of rest since the start of the host agent.
+
+    Attributes:
+        wakes: Number of wakes by the stage before.
+        latest_ms: Durations of the latest wakes of reclaimed replicas.
+    """
+
+    pauses: int = 0
+    reclaims: int = 0
+    wakes: Counter[RestStage] = field(default_factory=Counter)
+    latest_ms: deque[float] = field(default_factory=lambda: deque(maxlen=1024))
+
+
+class WakeSlots:
+    """Bounds how many reclaimed replicas wake at once, and lets none wake before there is memory for it."""
+
+    def __init__(self, room_mib: Callable[[], float], count: int | None = None) -> None:
+        """Args:
+        room_mib: Returns the memory that woken replicas may take now.
+        count: Number of wakes at once; None: `WAKES_PER_CORE` times the number of cores.
+        """
+        self.each_mib = EXPECTED_WORKING_SET_MIB
+        self.short = asyncio.Event()
+        self._room_mib = room_mib
+        self._waking = 0
+        self._slots = asyncio.Semaphore(count or WAKES_PER_CORE * len(os.sched_getaffinity(0)))
+
+    @contextlib.asynccontextmanager
+    async def slot(self) -> AsyncIterator[None]:
+        """Wait for a slot and for memory; those that came first go first."""
+        async with self._slots:
+            self._waking += 1
+            try:
+                while self._room_mib() < self._waking * self.each_mib:
+                    self.short.set()
+                    await asyncio.sleep(_ROOM_LOOK_S)
+                yield
+            finally:
+                self._waking -= 1
+
+
+class ReplicaRest:
+    """Rest of one replica: the calls that use it, and its stage.
+
+    Attributes:
+        stage: Its present state.
+        since: Time of the last change of `stage`, on the monotonic clock.
+        calls: Number of calls in flight; while there is one, the replica is awake.
+        resting_mib: Memory that it occupied when it was last reclaimed; None before.
+        working_set_mib: Memory that its last reclaim freed; None before.
+    """
+
+    def __init__(
+        self, runtime: base.Runtime, clone: base.Replica, slots: WakeSlots, statistics: WakeStatistics
+    ) -> None:
+        self.stage = RestStage.AWAKE
+        self.since = self._idle_since = time.monotonic()
+        self.calls = 0
+        self.resting_mib: float | None = None
+        self.working_set_mib: float | None = None
+        self._mean_pause_s: float | None = None
+        self._cpu_s: tuple[float, float] | None = None
+        self._runtime = runtime
+        self._clone = clone
+        self._slots = slots
+        self._statistics = statistics
+        self._changing = asyncio.Lock()
+
+    async def acquire(self) -> None:
+        """Wake the replica, and keep it awake until `release`; see `WakeLock`."""
+        if not self.calls:
+            pause_s = time.monotonic() - self._idle_since
+            if pause_s >= _SAME_STEP_S:
+                self._mean_pause_s = mean_pause_s(self._mean_pause_s, pause_s)
+        self.calls += 1
+        if self.stage is RestStage.AWAKE and not self._changing.locked():
+            return
+        try:
+            await self._wake()
+        except BaseException:
+            self.release()
+            raise
+
+    def release(self) -> None:
+        """End what one `acquire` began."""
+        self.calls -= 1
+        self._idle_since, self._cpu_s = time.monotonic(), None
+
+    def view(self, key: str, turn: int | None) -> RestView:
+        """Return the facts for `plan_rest`. Reads the CPU time of an awake replica, which blocks 20 µs."""
+        idle_s = time.monotonic() - self._idle_since
+        cpu = self._used_cpu() if self.stage is RestStage.AWAKE else None
+        return RestView(key, self.stage, idle_s, expected_rest_s(self._mean_pause_s, idle_s), cpu, turn)
+
+    async def pause(self) -> None:
+        """Pause the replica, unless a call has come meanwhile.
+
+        Raises:
+            RuntimeFault, OSError: It could not be paused, and runs on.
+        """
+        async with self._changing:
+            if self.calls or self.stage is not RestStage.AWAKE:
+                return
+            await self._runtime.pause(self._clone)
+            self._enter(RestStage.PAUSED)
+            self._statistics.pauses += 1
+
+    async def reclaim(self, charged_mib: float | None) -> None:
+        """Move the memory of the paused replica to swap, unless a call has come meanwhile.
+
+        Args:
+            charged_mib: Memory charged to it now.
+
+        Raises:
+            RuntimeFault, OSError: The memory stays.
+        """
+        async with self._changing:
+            if self.calls or self.stage is not RestStage.PAUSED:
+                return
+            resting_mib = await self._runtime.reclaim(self._clone)
+            self._enter(RestStage.RECLAIMED)
+            self._statistics.reclaims += 1
+            if resting_mib is not None:
+                self.resting_mib = resting_mib
+                if charged_mib is not None:
+                    self.working_set_mib = max(1.0, charged_mib - resting_mib)
+
+    async def _wake(self) -> None:
+        try:
+            async with asyncio.timeout(WAKE_TIMEOUT_S), self._changing:
+                before, began = self.stage, time.perf_counter()
+                if before is RestStage.AWAKE:
+                    return
+                if before is RestStage.PAUSED:
+                    await self._runtime.unpause(self._clone)
+                else:
+                    async with self._slots.slot():
+                        await self._runtime.unpause(self._clone)
+                        await self._probe()
+                    self._statistics.latest_ms.append((time.perf_counter() - began) * 1000)
+                self._enter(RestStage.AWAKE)
+                self._statistics.wakes[before] += 1
+        except TimeoutError as exc:
+            raise HostSocketError(
+                f"The replica could not be woken within {WAKE_TIMEOUT_S:g} s: the host has too little memory"
+                " or swap.",
+                delivered=False,
+            ) from exc
+        except (base.RuntimeFault, OSError) as exc:
+            raise HostSocketError(f"The replica could not be woken: {exc}", delivered=False) from exc
+
+    async def _probe(self) -> None:
+        """Wait until the guest agent answers: its memory is back then."""
+        async with GuestClient(self._clone.guest, token=self._clone.guest_token) as client:
+            with contextlib.suppress(GuestError):  # the call that follows tells what is wrong
+                await client.health(timeout_s=_PROBE_S)
+
+    def _enter(self, stage: RestStage) -> None:
+        self.stage, self.since, self._cpu_s = stage, time.monotonic(), None
+
+    def _used_cpu(self) -> float | None:
+        """Return the share of a core used since the last look at this replica; None at the first."""
+        if self.calls:
+            return None
+        try:
+            used_s = self._runtime.used_cpu_s(self._clone)
+        except (base.RuntimeFault, OSError):
+            return None
+        now_s = time.monotonic()
+        before, self._cpu_s = self._cpu_s, None if used_s is None else (now_s, used_s)
+        if before is None or used_s is None:
+            return None
+        return (used_s - before[1]) / max(TICK_S / 2, now_s - before[0])
+
+
+@dataclass(frozen=True, slots=True)
+class RestingReplica:
+    """A live replica, as the controller sees it. `turn` as in `RestView`."""
+
+    key: str
+    clone: base.Replica
+    rest: ReplicaRest
+    turn: int | None
+
+
+class DormancyController:
+    """Pauses and reclaims the replicas of a pool that nobody uses, until it is cancelled.
+
+    Attributes:
+        slots, statistics: Shared by the rests of all replicas.
+    """
+
+    def __init__(
+        self,
+        runtime: base.Runtime,
+        replicas: Callable[[], Sequence[RestingReplica]],
+        available_mib: Callable[[], float],
+        reserve_mib: float,
+        terms: RestTerms,
+    ) -> None:
+        """Args:
+        replicas: Returns the live replicas.
+        available_mib: Returns the host's available memory, read afresh.
+        reserve_mib: Memory that is left to the rest of the host.
+        terms: When replicas rest; with `pause_after_s` 0 they never do.
+        """
+        self.statistics = WakeStatistics()
+        self.slots = WakeSlots(lambda: available_mib() - reserve_mib / 2)
+        self._runtime = runtime
+        self._replicas = replicas
+        self._available_mib = available_mib
+        self._reserve_mib = reserve_mib
+        self.terms = terms
+        self._failed: set[str] = set()
+        self._at_once = RECLAIMS_PER_CORE * len(os.sched_getaffinity(0))
+        self._behind = False
+
+    def rest_of(self, clone: base.Replica) -> ReplicaRest:
+        """Return the rest of a new replica."""
+        return ReplicaRest(self._runtime, clone, self.slots, self.statistics)
+
+    def headroom_mib(self, awake: int) -> float:
+        """Return the memory that must stay free for replicas that are to wake beside `awake` ones."""
+        return max(0, self.terms.awake - awake) * self.slots.each_mib
+
+    async def run(self) -> None:
+        """Look at the replicas until cancelled."""
+        if not self.terms.pause_after_s:
+            return
+        while True:
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(_ROOM_LOOK_S if self._behind else TICK_S):
+                    await self.slots.short.wait()
+            self.slots.short.clear()
+            try:
+                await self._look()
+            except OSError:
+                log.exception("the host's memory cannot be read")
+            await asyncio.sleep(_ROOM_LOOK_S)
+
+    async def _look(self) -> None:
+        live = {replica.key: replica for replica in self._replicas()}
+        self._failed &= live.keys()
+        free = [live[key] for key in live.keys() - self._failed if not live[key].rest.calls]
+        awake = sum(replica.rest.stage is RestStage.AWAKE for replica in live.values())
+        short_mib = self._reserve_mib + self.headroom_mib(awake) - self._available_mib()
+        views = [replica.rest.view(replica.key, replica.turn) for replica in free]
+        plan = plan_rest(self.terms, views, short_mib, self.slots.each_mib)
+        await self._pause(plan, live)
+        await self._reclaim(plan, live)
+
+    async def _pause(self, plan: RestPlan, live: Mapping[str, RestingReplica]) -> None:
+        for key in plan.pause:
+            replica = live[key]
+            try:
+                if self._runtime.can_pause(replica.clone):
+                    await replica.rest.pause()
+                else:
+                    self._failed.add(key)
+            except (base.RuntimeFault, OSError) as error:
+                self._failed.add(key)
+                log.warning("replica %s could not be paused: %s", replica.clone.replica_id, error)
+
+    async def _reclaim(self, plan: RestPlan, live: Mapping[str, RestingReplica]) -> None:
+        """Reclaim one after the other, `RECLAIMS_PER_CORE` at once, for at most `RECLAIM_S`.
+
+        The next look sees who was used meanwhile.
+        """
+        keys, until = iter(plan.reclaim), time.monotonic() + RECLAIM_S
+
+        async def work() -> None:
+            while time.monotonic() < until and (key := next(keys, None)) is not None:
+                await self._reclaim_one(live[key])
+
+        await asyncio.gather(*(work() for _ in range(self._at_once)))
+        self._behind = next(keys, None) is not None
+
+    async def _reclaim_one(self, replica: RestingReplica) -> None:
+        try:
+            usage = await self._runtime.usage(replica.clone, deep=False)
+            await replica.rest.reclaim(usage.charged_mib)
+        except (base.RuntimeFault, OSError) as error:
+            self._failed.add(replica.key)
+            log.warning("the memory of replica %s stays: %s", replica.clone.replica_id, error)
+        else:
+            self._measure(replica.rest)
+
+    def _measure(self, rest: ReplicaRest) -> None:
+        """Follow the mean of what reclaimed replicas freed, which is what woken ones take."""
+        if rest.working_set_mib is not None:
+            self.slots.each_mib += 0.05 * (rest.working_set_mib - self.slots.each_mib)
