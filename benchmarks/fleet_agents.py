@@ -161,6 +161,6 @@ def _agent(settings: Settings, image: ImageRef, **more: Any) -> HostAgent:
 
 if __name__ == "__main__":
     served = ImageRef(FakeImage(os.environ["FAKE_IMAGE_DIGEST"]), "small")
-    serve.find_image = lambda settings: served
+    serve.find_images = lambda settings: [served]
     serve.HostAgent = functools.partial(_agent)
     main()

@@ -129,6 +129,6 @@ def _agent(settings: Settings, image: ImageRef, **more: Any) -> HostAgent:
 
 
 if __name__ == "__main__":
-    serve.find_image = lambda settings: ImageRef(FakeImage(), "small")
+    serve.find_images = lambda settings: [ImageRef(FakeImage(), "small")]
     serve.HostAgent = _agent
     main()

@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import logging
 import os
+from collections.abc import Sequence
 from pathlib import Path
 
 from fastapi import FastAPI
@@ -41,6 +42,7 @@ from osgym_host.episodes.replays import ReplayPages
 from osgym_host.episodes.requests import RequestRegistry
 from osgym_host.episodes.runs import RunLog
 from osgym_host.episodes.screenshots import ScreenshotCache
+from osgym_host.episodes.served_images import ServedImages
 from osgym_host.episodes.service import EpisodeService
 from osgym_host.episodes.task_templates import TaskTemplate, TaskTemplates
 from osgym_host.episodes.untouched import UntouchedCheck
@@ -89,19 +91,22 @@ class HostAgent:
         image: ImageRef,
         runtime: base.Runtime | None = None,
         tracer: StepTracer | None = None,
+        more_images: Sequence[ImageRef] = (),
     ) -> None:
         """Make the parts. Nothing runs yet, nothing is written but the name of the host.
 
         Args:
+            image: Image of episodes that name none.
+            more_images: Other images that are served, each of another digest.
             tracer: makes the spans of steps whose clients ask for them; it is closed with the agent.
 
         Raises:
             OSError: The data directory cannot be written.
-            ImageError: The image's calibration cannot be read.
+            ImageError: An image's calibration cannot be read.
             TokensError: The file of tokens cannot be used.
         """
         self.settings = settings
-        self.image = image
+        self._images = {ref.image.digest: ref for ref in (image, *more_images)}
         self._checks_host = runtime is None
         self.runtime = runtime or make_runtime(settings, image)
         self.events = EventLog()
@@ -109,9 +114,13 @@ class HostAgent:
         self._sandbox = Sandbox()
         self._screen = image.screen or base.Screen(*settings.screen)
         calibrated = settings.calibrated_horizons != "off"
-        self._environment = replica_environment(image.image) if calibrated else ()
+        self._environments = {
+            digest: replica_environment(ref.image) if calibrated else ()
+            for digest, ref in self._images.items()
+        }
         self._size_px = (self._screen.width_px, self._screen.height_px)
-        self._ram_mib = runtime_kind(settings.runtime).replica_ram_mib(settings, image)
+        kind = runtime_kind(settings.runtime)
+        self._ram_mib = max(kind.replica_ram_mib(settings, ref) for ref in self._images.values())
         state_dir = settings.data_dir / "state" / settings.instance
         self._journal = ReplicaJournal(state_dir / "journal.jsonl")
         self.pool = self._make_pool()
@@ -123,7 +132,7 @@ class HostAgent:
         tasks = self._task_resources()
         identity = self._identity()
         creator = EpisodeCreator(
-            image=identity.image,
+            images=ServedImages(identity.images),
             service=self.episodes,
             pool=self.pool,
             tasks=tasks,
@@ -169,16 +178,23 @@ class HostAgent:
         )
         budgets = {Checkpoint: DesktopBudget(settings.checkpoints_max_mib), TaskTemplate: templates}
         saved = SavedDesktops(self.runtime, budgets)
-        warming = Warming(
-            saved,
-            parse_warm_apps(self.image.warm_apps),
-            parse_warm_apps(settings.warm_apps),
-            clones=settings.warm_clones == "on",
-        )
+        warming = {
+            digest: Warming(
+                saved,
+                parse_warm_apps(ref.warm_apps),
+                parse_warm_apps(settings.warm_apps),
+                clones=settings.warm_clones == "on",
+            )
+            for digest, ref in self._images.items()
+        }
         return Pool(
             replicas=ReplicaSet(saved, self._journal, deadlines, self._make_spec, warming),
             events=self.events,
-            spec=PoolSpec(settings.warm, settings.max_starting or len(os.sched_getaffinity(0))),
+            spec=PoolSpec(
+                settings.warm,
+                settings.max_starting or len(os.sched_getaffinity(0)),
+                per_image_min=settings.warm_per_image_min,
+            ),
             budget=_budget(settings, self._ram_mib),
             probe=lambda: load_probe(settings.data_dir),
             usage_options=UsageOptions(
@@ -220,7 +236,6 @@ class HostAgent:
         return TaskTemplates(
             self._brancher,
             enabled=settings.task_templates == "on",
-            image_digest=self.image.image.digest,
             connects=settings.egress != "none" or settings.web != "off",
             downloads=tasks.downloads,
             events=self.events,
@@ -231,7 +246,7 @@ class HostAgent:
             host_id=host_id(self.settings.data_dir),
             version=__version__,
             runtime=self.runtime.name,
-            image=HostImage(self.image.image.digest, self.image.flavor),
+            images=tuple(HostImage(digest, ref.flavor) for digest, ref in self._images.items()),
             screen=self._size_px,
         )
 
@@ -243,7 +258,8 @@ class HostAgent:
             OSError: The data directory cannot be written.
         """
         if self._checks_host:
-            await runtime_kind(self.settings.runtime).check_image(self.settings, self.image)
+            for ref in self._images.values():
+                await runtime_kind(self.settings.runtime).check_image(self.settings, ref)
             await clear_other_leftovers(self.settings)
         report = await self.runtime.start()
         try:
@@ -342,18 +358,18 @@ class HostAgent:
         """Return the application; the agent's life is not tied to it."""
         return make_app(self.backend)
 
-    def _make_spec(self, replica_id: str, generation: int) -> base.ReplicaSpec:
+    def _make_spec(self, replica_id: str, generation: int, image: str) -> base.ReplicaSpec:
         settings = self.settings
         return base.ReplicaSpec(
             replica_id=replica_id,
             generation=generation,
-            image=self.image.image,
+            image=self._images[image].image,
             screen=self._screen,
             ram_mib=self._ram_mib,
             cpus=settings.replica_cpus or None,
             pids=settings.replica_pids,
             egress=base.Egress(settings.egress),
-            environment=self._environment,
+            environment=self._environments[image],
         )
 
 

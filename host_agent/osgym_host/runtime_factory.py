@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from osgym_host.images.derived import DerivedImages
+from osgym_host.images.errors import ImageError
 from osgym_host.runtime_registry import load_runtime_kind, runtime_names
 from osgym_host.runtimes.base import Runtime, RuntimeUnsupported, StartReport
 from osgym_host.runtimes.kind import ImageRef, RuntimeKind
@@ -31,6 +32,23 @@ def derived_images() -> list[DerivedImages]:
         PluginError: A runtime cannot be imported, or its entry point names something else.
     """
     return [found for name in runtime_names() if (found := runtime_kind(name).derived_images()) is not None]
+
+
+def find_images(settings: Settings) -> list[ImageRef]:
+    """Return all images that the settings name, each once, the default one first.
+
+    Raises:
+        ImageError: The store lacks one, it does not fit the settings, or the runtime serves only one.
+    """
+    kind = runtime_kind(settings.runtime)
+    if settings.images and not kind.serves_many:
+        raise ImageError(
+            f"a host with the runtime {settings.runtime} serves one image",
+            "leave the setting `images` empty, and name that image in `image`",
+        )
+    names = (settings.image, *settings.images)
+    found = [kind.find_image(settings.model_copy(update={"image": name})) for name in names]
+    return list({ref.image.digest: ref for ref in reversed(found)}.values())[::-1]
 
 
 def find_image(settings: Settings) -> ImageRef:

@@ -43,7 +43,7 @@ class ErrorCode(TextEnum):
     SETUP_FAILED = "setup_failed"  # 424: a setup step of the task failed
     EVALUATOR_ERROR = "evaluator_error"  # 424: the check raised or ran out of time
     NO_CAPACITY = "no_capacity"  # 503: no replica within wait_s, or no room for checkpoints
-    UNKNOWN_IMAGE = "unknown_image"  # 404: this host serves another golden image; details name it
+    UNKNOWN_IMAGE = "unknown_image"  # 404: this host does not serve it; details name those it does
     UNKNOWN_CHECKPOINT = "unknown_checkpoint"  # 404: never was here, deleted, or its time was over
     UNSUPPORTED = "unsupported"  # 501: this host's runtime cannot do that; the message says which can
     BRANCH_FAILED = "branch_failed"  # 503: a fork or checkpoint failed; the episode is not affected

@@ -28,7 +28,8 @@ class PlainOptions(TypedDict, total=False):
     """Number of steps after which the host ends the episode: unbounded by default, 100 in batches and
     environments of the SDK."""
     image: str | None
-    """Golden image, by flavor or digest; a host that serves another one refuses the episode."""
+    """Golden image, by flavor or digest; it takes precedence over the task's ``osgym.image``. A host that
+    does not serve the image refuses the episode."""
     strict_setup: bool
     """True: a command of the task's setup that fails ends the start with SetupFailed. By default such a
     failure is one of ``trajectory.setup_warnings``."""

@@ -15,6 +15,8 @@ DEFAULT_FORK_WAIT_S = 10.0
 """Time for which a fork waits for room for all of its children."""
 MAX_CHILDREN = 64
 """Number of children of one fork."""
+MAX_IMAGES = 64
+"""Number of golden images of one host."""
 MAX_CHECKPOINT_TTL_S = 10**9
 MAX_DRAIN_S = 10**6
 MAX_SEQ = 2**53

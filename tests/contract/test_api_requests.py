@@ -43,7 +43,7 @@ async def test_an_episode_may_name_its_image(service: Service) -> None:
         assert (await service.create(request_id=f"of-{name}", image=name))["episode_id"]
     refused = await service.http.post("/v1/episodes", json={"request_id": "other", "image": "windows"})
     assert error(refused) == (404, "unknown_image")
-    assert refused.json()["details"] == {"image": own}
+    assert refused.json()["details"] == {"image": own, "images": [own]}
     assert service.agent.pool.view().leased == len(own)
 
 

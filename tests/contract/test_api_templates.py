@@ -173,7 +173,6 @@ async def test_a_changed_file_of_the_host_is_another_set_up(service: Service, tm
     templates = TaskTemplates(
         ReplicaBrancher(service.agent.pool),
         enabled=True,
-        image_digest="d",
         connects=False,
         downloads=DownloadCache(tmp_path / "cache", TaskPolicy(task_files_dir=tmp_path)),
         events=service.agent.events,
@@ -183,11 +182,11 @@ async def test_a_changed_file_of_the_host_is_another_set_up(service: Service, tm
     for text in ("one", "one", "three"):
         if not file.exists() or file.read_text() != text:
             file.write_text(text)
-        choices.append(await templates.choose(given, task, (1920, 1080), has_clock=False))
+        choices.append(await templates.choose(given, task, "d", (1920, 1080), has_clock=False))
     assert choices[0] == choices[1]
     assert choices[0].key != choices[2].key
     file.unlink()
-    choice = await templates.choose(given, task, (1920, 1080), has_clock=False)
+    choice = await templates.choose(given, task, "d", (1920, 1080), has_clock=False)
     assert choice == TemplateChoice(reason="a file of the host that the set-up uploads cannot be read")
 
 

@@ -288,7 +288,12 @@ def slow_task(service: Service) -> dict[str, Any]:
 
 @contextlib.asynccontextmanager
 async def running_service(
-    tmp_path: Path, *, address: str = "127.0.0.1", branching: bool = True, **settings: Any
+    tmp_path: Path,
+    *,
+    address: str = "127.0.0.1",
+    branching: bool = True,
+    more_images: Sequence[ImageRef] = (),
+    **settings: Any,
 ) -> AsyncIterator[Service]:
     """Runs a host agent over fake replicas in this process; asserts that nothing is left of it."""
     settings.setdefault("trajectory", "frames")
@@ -297,7 +302,7 @@ async def running_service(
     settings.setdefault("disk_reserve_mib", 0)
     made = Settings(data_dir=tmp_path / "data", **settings)
     runtime = FakeRuntime(tmp_path / "r", branching=branching)
-    agent = HostAgent(made, ImageRef(FakeImage(), "small"), runtime)
+    agent = HostAgent(made, ImageRef(FakeImage(), "small"), runtime, more_images=more_images)
     await agent.start()
     transport = httpx.ASGITransport(agent.app(), client=(address, 1234), raise_app_exceptions=False)
     try:

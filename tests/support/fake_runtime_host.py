@@ -148,6 +148,6 @@ def _agent(settings: Settings, image: ImageRef, **more: Any) -> HostAgent:
 
 if __name__ == "__main__":
     # In place of what the module imported, which its types do not let be set.
-    serve.find_image = lambda settings: ImageRef(FakeImage(), "small")  # type: ignore[attr-defined]  # imported there, not its own
+    serve.find_images = lambda settings: [ImageRef(FakeImage(), "small")]  # type: ignore[attr-defined]  # imported there, not its own
     serve.HostAgent = functools.partial(_agent)  # type: ignore[attr-defined,assignment]
     main()

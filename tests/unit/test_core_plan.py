@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+
 import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
@@ -9,10 +13,28 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
 from osgym_host.core.admission import Admission, Budget, Limit, MeasuredLoad, admit, replica_ram_estimate
 from osgym_host.core.backoff import Backoff, BackoffPolicy, Circuit
-from osgym_host.core.plan import Blocked, PoolSpec, PoolView, plan
+from osgym_host.core.plan import Blocked, Plan, PoolSpec, PoolView
+from osgym_host.core.plan import plan as plan_of_images
 
 ROOM = Admission(1000, Limit.NONE, 100.0)
 POLICY = BackoffPolicy(base_s=1, max_s=60, open_after=3)
+
+
+@dataclass(frozen=True)
+class OneImage:
+    """The plan of a pool with one image."""
+
+    start: int
+    give_up: int
+    blocked: Blocked
+    wake_at: float | None
+
+
+def plan(spec: PoolSpec, view: PoolView, admission: Admission, backoff: Backoff, now: float) -> OneImage:
+    """Plan a pool with one image."""
+    found = plan_of_images(spec, {"one": view}, {"one": spec.warm}, admission, {"one": backoff}, now)
+    return OneImage(len(found.start), sum(found.give_up.values()), found.blocked, found.wake_at)
+
 
 counts = st.integers(0, 50)
 views = st.builds(
@@ -28,7 +50,7 @@ specs = st.builds(PoolSpec, warm=counts, max_starting=st.integers(1, 20))
 admissions = st.builds(
     Admission, st.integers(0, 100), st.sampled_from([Limit.RAM, Limit.CPU, Limit.DISK]), st.just(100.0)
 )
-backoffs = st.builds(Backoff, st.integers(0, 10), st.floats(-100, 100))
+backoffs_of = st.builds(Backoff, st.integers(0, 10), st.floats(-100, 100))
 
 
 def test_it_fills_up_to_the_warm_target_a_few_at_a_time() -> None:
@@ -71,7 +93,7 @@ def test_it_pauses_after_failures_and_then_probes_with_one() -> None:
     assert plan(spec, PoolView(), ROOM, backoff.succeeded(), 10.0).start == 5
 
 
-@given(specs, views, admissions, backoffs, st.floats(-100, 100))
+@given(specs, views, admissions, backoffs_of, st.floats(-100, 100))
 def test_no_plan_breaks_a_bound(
     spec: PoolSpec, view: PoolView, admission: Admission, backoff: Backoff, now: float
 ) -> None:
@@ -93,6 +115,104 @@ def test_demand_is_never_forgotten(spec: PoolSpec, view: PoolView, now: float) -
     todo = plan(spec, view, ROOM, Backoff(), now)
     enough = view.ready + view.starting >= spec.warm + view.waiting
     assert enough or todo.start > 0 or todo.blocked is Blocked.CONCURRENCY
+
+
+SPLIT = {"a": 2, "b": 2}
+
+
+def plan_two(
+    a: PoolView, b: PoolView, room: int = 100, backoffs: Mapping[str, Backoff] | None = None
+) -> Plan:
+    """Plan a pool of four warm replicas with two images."""
+    admission = Admission(room, Limit.RAM, 100.0)
+    return plan_of_images(PoolSpec(4, 4, POLICY), {"a": a, "b": b}, SPLIT, admission, backoffs or {}, 0.0)
+
+
+def test_clients_who_wait_come_before_the_warm_targets() -> None:
+    """One waits for b: its replica is started before those that nobody asks for."""
+    assert plan_two(PoolView(), PoolView(ready=2, waiting=3)).start[0] == "b"
+    assert Counter(plan_two(PoolView(), PoolView()).start) == {"a": 2, "b": 2}
+
+
+def test_idle_replicas_are_retired_for_clients_of_another_image() -> None:
+    """Only as many as lack, and not again while those retire."""
+    idle, waiting = PoolView(ready=2), PoolView(leased=2, waiting=1)
+    todo = plan_two(idle, waiting, room=0)
+    assert (todo.start, dict(todo.give_up), todo.blocked) == ((), {"a": 1}, Blocked.RAM)
+    assert not plan_two(PoolView(ready=1, retiring=1), waiting, room=0).give_up
+    assert not plan_two(idle, PoolView(starting=1, waiting=1), room=0).give_up
+    assert not plan_two(PoolView(ready=2, waiting=2), waiting, room=0).give_up
+
+
+def test_an_image_that_cannot_be_started_does_not_stop_another() -> None:
+    """Each image has a backoff of its own, and clients of a broken one take no room from others."""
+    broken = Backoff()
+    for _ in range(3):
+        broken = broken.failed(POLICY, 0.0)
+    todo = plan_two(PoolView(waiting=1), PoolView(), backoffs={"a": broken})
+    assert (todo.start, todo.blocked, todo.wake_at) == (("b", "b"), Blocked.BACKOFF, broken.not_before)
+    assert not plan_two(PoolView(waiting=1), PoolView(ready=2), room=0, backoffs={"a": broken}).give_up
+
+
+@given(
+    st.dictionaries(st.sampled_from("abcd"), views, min_size=1),
+    st.integers(0, 50),
+    st.integers(1, 20),
+    admissions,
+    st.data(),
+)
+def test_no_plan_of_several_images_breaks_a_bound(
+    views: Mapping[str, PoolView], target: int, max_starting: int, admission: Admission, data: st.DataObject
+) -> None:
+    """The bounds of one image hold for all together; only idle replicas retire, for one of two causes."""
+    backoffs = {name: data.draw(backoffs_of) for name in views}
+    spec, targets = PoolSpec(target * len(views), max_starting), dict.fromkeys(views, target)
+    todo = plan_of_images(spec, views, targets, admission, backoffs, 0.0)
+    starting = sum(view.starting for view in views.values())
+    assert len(todo.start) <= admission.room
+    assert not todo.start or len(todo.start) + starting <= max_starting
+    for name, count in Counter(todo.start).items():
+        view = views[name]
+        assert count <= target + view.waiting - view.ready - view.starting
+        assert backoffs[name].not_before <= 0.0
+    for name, count in todo.give_up.items():
+        view = views[name]
+        assert 0 < count <= view.ready
+        assert not view.waiting
+        others = sum(other.unserved for each, other in views.items() if each != name)
+        assert count <= max(0, view.ready - target) + others
+    if any(view.stopping for view in views.values()):
+        assert not todo.start
+        assert not todo.give_up
+
+
+@given(st.lists(st.sampled_from("ab"), max_size=60), st.integers(1, 6), st.integers(1, 3))
+def test_everyone_is_served_whatever_the_images(asks: list[str], most: int, episodes: int) -> None:
+    """Two images compete for few places; each leased replica ends after some rounds, and all get theirs."""
+    spec, budget = PoolSpec(2, 2, POLICY), Budget(most, ram_reserve_mib=0, ram_cap_mib=1, cpu_per_replica=0)
+    waiting, leased = Counter(asks), Counter[str]()
+    starting, ready, retiring = Counter[str](), Counter[str](), 0
+    for turn in range(20 + 6 * episodes * len(asks)):
+        for name in "ab":
+            given = min(waiting[name], ready[name])
+            waiting[name], ready[name], leased[name] = (
+                waiting[name] - given,
+                ready[name] - given,
+                leased[name] + given,
+            )
+        seen = {n: PoolView(starting[n], ready[n], leased[n], 0, waiting[n]) for n in "ab"}
+        seen["a"] = replace(seen["a"], retiring=retiring)
+        existing = sum(view.existing for view in seen.values())
+        assert existing <= most
+        load = MeasuredLoad(1e6, 4, 1e6, pending=starting.total(), existing=existing)
+        todo = plan_of_images(spec, seen, {"a": 1, "b": 1}, admit(budget, load), {}, 0.0)
+        ready += starting
+        starting = Counter(todo.start)
+        ready -= Counter(todo.give_up)
+        retiring = sum(todo.give_up.values())
+        if turn % episodes == 0:
+            retiring, leased = retiring + leased.total(), Counter[str]()
+    assert not waiting.total()
 
 
 @given(st.integers(1, 20))

@@ -222,6 +222,6 @@ def _agent(settings: Settings, image: ImageRef, **more: Any) -> HostAgent:
 
 if __name__ == "__main__":
     # In place of what the module imported, which its types do not let be set.
-    serve.find_image = lambda settings: ImageRef(FakeImage(), "small")  # type: ignore[attr-defined]
+    serve.find_images = lambda settings: [ImageRef(FakeImage(), "small")]  # type: ignore[attr-defined]
     serve.HostAgent = _agent  # type: ignore[attr-defined,assignment]
     main()

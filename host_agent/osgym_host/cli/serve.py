@@ -22,7 +22,7 @@ from osgym_host.http import dashboard
 from osgym_host.images.errors import ImageError
 from osgym_host.logs import escape_controls, escape_lines
 from osgym_host.pidfile import AlreadyRunning, held, pid_path
-from osgym_host.runtime_factory import find_image
+from osgym_host.runtime_factory import find_images
 from osgym_host.runtime_registry import runtime_names
 from osgym_host.runtimes.base import DataDirBusy, ReplicaDestroyFailed, RuntimeFault
 from osgym_host.server import HostServer, bind, urls
@@ -111,7 +111,7 @@ def _fail(message: str, code: int) -> Any:
 
 async def _serve(settings: Settings, tracer: StepTracer | None) -> int:
     try:
-        image = find_image(settings)
+        images = find_images(settings)
     except ImageError as error:
         return _say(settings, f"{error}" + (f": {error.hint}" if error.hint else ""), EXIT_CANNOT_RUN)
     try:
@@ -119,7 +119,7 @@ async def _serve(settings: Settings, tracer: StepTracer | None) -> int:
     except OSError as error:
         return _say(settings, str(error), EXIT_BUSY)
     try:
-        agent = HostAgent(settings, image, tracer=tracer)
+        agent = HostAgent(settings, images[0], tracer=tracer, more_images=images[1:])
         server = HostServer(agent.app(), settings, agent.begin_stop, agent.end_episodes)
         with held(pid_path(settings.data_dir, settings.instance)), server.listen_to_signals():
             return await _run(agent, server, settings, sockets)

@@ -187,8 +187,9 @@ class Checkpoints:
         The arguments are those of `EpisodeCreator.create`.
 
         Raises:
-            ServiceError: `unknown_checkpoint`, `no_capacity`, `branch_failed`, `unsupported`;
-                `bad_request` when a task is given too; `episode_lost` when its replica died at once.
+            ServiceError: `unknown_checkpoint`, `unknown_image`, `no_capacity`, `branch_failed`,
+                `unsupported`; `bad_request` when a task or another image is given too; `episode_lost`
+                when its replica died at once.
         """
         began = time.perf_counter()
         checkpoint = self._find(asked.checkpoint or "")
@@ -196,7 +197,12 @@ class Checkpoints:
             raise ServiceError(
                 ErrorCode.BAD_REQUEST, "A checkpoint includes its task; leave `task` out.", status=422
             )
-        if checkpoint.point.image_digest != self._creator.image.digest:
+        images = self._creator.images
+        asked_image = None if asked.image is None else images.of_episode(asked.image, None).digest
+        if asked_image not in (None, checkpoint.point.image_digest):
+            text = "image: the checkpoint was made from another image; leave `image` out."
+            raise ServiceError(ErrorCode.BAD_REQUEST, text, status=422)
+        if checkpoint.point.image_digest not in images:
             text = "The checkpoint was made from another golden snapshot than this host runs now."
             raise ServiceError(
                 ErrorCode.UNSUPPORTED, text, {"image_digest": checkpoint.point.image_digest[:100]}

@@ -23,6 +23,7 @@ from osgym_host.episodes.episode_steps import EpisodeSteps
 from osgym_host.episodes.errors import EpisodeOver, disk_refuses, no_capacity, shutting_down
 from osgym_host.episodes.journal import RequestMark
 from osgym_host.episodes.replica_lease import ReplicaLease
+from osgym_host.episodes.served_images import ServedImages
 from osgym_host.episodes.service import EpisodeService
 from osgym_host.episodes.task_templates import TaskTemplate, TaskTemplates, TemplateChoice
 from osgym_host.errors import ServiceError
@@ -41,7 +42,6 @@ from osgym_host.tasks.warm_use import used_apps
 from osgym_protocol.clock import ClockOptions, parse_clock
 from osgym_protocol.codes import ErrorClass, ErrorCode
 from osgym_protocol.episode_options import EpisodeOptions
-from osgym_protocol.host_api import HostImage
 
 log = logging.getLogger(__name__)
 
@@ -56,14 +56,14 @@ class EpisodeCreator:
     def __init__(
         self,
         *,
-        image: HostImage,
+        images: ServedImages,
         service: EpisodeService,
         pool: Pool,
         tasks: TaskResources,
         templates: TaskTemplates,
         screen: tuple[int, int],
     ) -> None:
-        self.image = image
+        self.images = images
         self.service = service
         self.limits = service.limits
         self._pool = pool
@@ -89,8 +89,8 @@ class EpisodeCreator:
             leased: Called once there is a replica, before the setup.
 
         Raises:
-            ServiceError: `task_invalid`, `task_unsupported`, `setup_failed`, `no_capacity`,
-                `draining`, `shutting_down`, or `episode_lost` when replicas kept dying.
+            ServiceError: `task_invalid`, `task_unsupported`, `unknown_image`, `setup_failed`,
+                `no_capacity`, `draining`, `shutting_down`, or `episode_lost` when replicas kept dying.
         """
         with contextlib.ExitStack() as subject:
             return await self._create(asked, client, mark, leased, subject)
@@ -108,7 +108,8 @@ class EpisodeCreator:
         wait_until = time.monotonic() + min(asked.wait_s, self.limits.max_wait_s)
         saved = self._terms(asked)
         has_clock = asked.clock is not None
-        choice = await self._templates.choose(asked.task, task, self._screen, has_clock=has_clock)
+        image = self.images.of_episode(asked.image, task).digest
+        choice = await self._templates.choose(asked.task, task, image, self._screen, has_clock=has_clock)
         left, may_clone = SETUP_TRIES, True
         while True:
             episode = await self._drafted(saved, task, wait_until)
@@ -118,7 +119,7 @@ class EpisodeCreator:
             if template is None:
                 left -= 1
                 wait_until += time.monotonic() - tried_at  # a clone that failed costs no waiting time
-                await self._lease(episode, wait_until, client)
+                await self._lease(episode, image, wait_until, client)
             if leased is not None:
                 leased()
             try:
@@ -150,8 +151,11 @@ class EpisodeCreator:
             self.service.register(episode, mark, opened.frame, timing_ms=opened.timing_ms)
             return opened
 
-    async def set_up_untouched(self, task: Mapping[str, Any], wait_s: float) -> HostEpisode:
+    async def set_up_untouched(self, task: Mapping[str, Any], image: str, wait_s: float) -> HostEpisode:
         """Set up a task on a clean replica for the host's own use; the caller must `drop` the episode.
+
+        Args:
+            image: Digest of the replica's image.
 
         Raises:
             ServiceError: As `create`; the replica has then been released.
@@ -159,7 +163,7 @@ class EpisodeCreator:
         options = EpisodeOptions(task=task)
         episode = self.draft(self._terms(options), read_task(task))
         try:
-            await self._lease(episode, time.monotonic() + wait_s, UNNAMED)
+            await self._lease(episode, image, time.monotonic() + wait_s, UNNAMED)
             await self._set_up(episode, options)
         except BaseException:
             self.drop(episode, Reason.CLIENT_GONE)
@@ -276,10 +280,10 @@ class EpisodeCreator:
         episode.attach(manager)
         return template
 
-    async def _lease(self, episode: HostEpisode, wait_until: float, client: ClientKey) -> None:
+    async def _lease(self, episode: HostEpisode, image: str, wait_until: float, client: ClientKey) -> None:
         wait_s, revoked = max(0.0, wait_until - time.monotonic()), episode.replica.on_revoked
-        got = await self._got(episode, self._pool.acquire(episode.episode_id, revoked, wait_s, client))
-        episode.attach(got)
+        lease = self._pool.acquire(episode.episode_id, revoked, wait_s, client, image)
+        episode.attach(await self._got(episode, lease))
 
     async def _got(self, episode: HostEpisode, replica: Awaitable[M]) -> M:
         """Wait for the episode's replica, and turn errors of the pool into errors for clients."""

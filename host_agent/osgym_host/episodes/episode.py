@@ -117,6 +117,7 @@ class HostEpisode:
         parent: Episode from which this one was branched; None for a fresh desktop.
         over: Reason of the end; None while the episode is active.
         setup_warnings: Commands of the setup that failed.
+        image_digest: Image of its desktop; empty until it has one.
         template: Use of a task template: `hit`, `made`, `no (reason)`; None if templates are off.
         warm_apps: Warm programs that the setup used; None if none was kept open.
         scored: True once the check has begun: no step may follow, since the check changes the desktop.
@@ -137,6 +138,7 @@ class HostEpisode:
     parent: ParentInfo | None = None
     over: EpisodeOver | None = None
     setup_warnings: tuple[SetupWarning, ...] = ()
+    image_digest: str = ""
     template: str | None = None
     warm_apps: tuple[str, ...] | None = None
     scored: bool = False
@@ -153,6 +155,7 @@ class HostEpisode:
         self.replica.policy_acted = self.policy_acted
         self.replica.excuses_agent = partial(self.agent_faults.is_excused, self.terms.run, self.task_id)
         self.replica.attach(manager)
+        self.image_digest = manager.spec.image.digest
         manager.holder = self
 
     def policy_acted(self) -> bool:

@@ -28,7 +28,7 @@ class HostIdentity:
     host_id: str
     version: str
     runtime: str
-    image: HostImage
+    images: tuple[HostImage, ...]
     screen: tuple[int, int]
 
 
@@ -78,7 +78,7 @@ class HostStatus:
             host_id=me.host_id,
             version=me.version,
             runtime=me.runtime,
-            image=me.image,
+            image=me.images[0],
             screen=me.screen,
             capacity=HostCapacity(
                 max_replicas=self._pool.capacity,

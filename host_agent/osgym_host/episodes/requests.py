@@ -83,11 +83,9 @@ class RequestRegistry:
         A repeated create takes a fresh first frame.
 
         Raises:
-            ServiceError: As `EpisodeCreator.create` and `Checkpoints.restore`; `unknown_image` when the host
-                serves another golden image; `cancelled` when the id was cancelled; `bad_request` (409) when
-                the id is that of a request for something else.
+            ServiceError: As `EpisodeCreator.create` and `Checkpoints.restore`; `cancelled` when the id was
+                cancelled; `bad_request` (409) when the id is that of a request for something else.
         """
-        self._refuse_other_image(request.image)
         asked = {name: value for name, value in request.to_dict().items() if name not in _MAY_CHANGE}
         meaning = _meaning(sender, asked)
         mark = RequestMark(request.request_id, meaning)
@@ -249,15 +247,6 @@ class RequestRegistry:
     def _give_up(self, episode_id: str) -> None:
         with contextlib.suppress(ServiceError):  # ended and forgotten long ago
             self._service.end(self._service.find(episode_id), Reason.CLIENT_GONE)
-
-    def _refuse_other_image(self, wanted: str | None) -> None:
-        own = self._creator.image
-        if wanted not in (None, own.flavor, own.digest):
-            text = (
-                f"This host serves the image {own.flavor} ({own.digest}), not {wanted!r}: use a host that "
-                "serves that image."
-            )
-            raise ServiceError(ErrorCode.UNKNOWN_IMAGE, text, {"image": own.to_dict()})
 
     def _refuse_cancelled(self, key: _RequestKey) -> None:
         until = self._cancelled.get(key)

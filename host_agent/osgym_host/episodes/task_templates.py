@@ -97,7 +97,6 @@ class TaskTemplates:
         brancher: ReplicaBrancher,
         *,
         enabled: bool,
-        image_digest: str,
         connects: bool,
         downloads: DownloadCache,
         events: EventLog,
@@ -111,7 +110,6 @@ class TaskTemplates:
         self._enabled = enabled
         self._held = brancher.saved.of(TaskTemplate)
         self._failures = FailureCounts()
-        self._image_digest = image_digest
         self._connects = connects
         self._downloads = downloads
         self._events = events
@@ -119,12 +117,19 @@ class TaskTemplates:
         brancher.saved.on_release[TaskTemplate] = self._released
 
     async def choose(
-        self, given: Mapping[str, Any] | None, task: Task | None, screen: tuple[int, int], *, has_clock: bool
+        self,
+        given: Mapping[str, Any] | None,
+        task: Task | None,
+        image_digest: str,
+        screen: tuple[int, int],
+        *,
+        has_clock: bool,
     ) -> TemplateChoice:
         """Decide whether an episode of this task may have a template.
 
         Args:
             given: The task as its client sent it.
+            image_digest: Image of the episode's replica.
             screen: Width and height in pixels.
             has_clock: Its client asks for a desktop with a clock of its own.
         """
@@ -139,9 +144,7 @@ class TaskTemplates:
             files = await asyncio.to_thread(self._marks, host_files(task))
         except (TaskError, OSError):
             return TemplateChoice(reason="a file of the host that the set-up uploads cannot be read")
-        return TemplateChoice(
-            template_key(given, image_digest=self._image_digest, screen=screen, files=files)
-        )
+        return TemplateChoice(template_key(given, image_digest=image_digest, screen=screen, files=files))
 
     def _marks(self, names: list[str]) -> list[tuple[int, int, int]]:
         """Return the identity of host files at this time; blocks for a short time."""

@@ -45,7 +45,7 @@ KEEP = 256
 """Number of findings that are kept, so that a task whose check always fails costs only one desktop."""
 
 _Key = tuple[str, Question, str]
-"""Task as JSON, question, and code of the refusal."""
+"""Task and image as JSON, question, and code of the refusal."""
 _UNTOUCHED_TEXT = {
     Answer.FAILED: "the check also fails on an untouched desktop",
     Answer.UNKNOWN: "the check could not be tried on an untouched desktop",
@@ -71,7 +71,8 @@ class UntouchedCheck:
         if error is None or code not in BREAKABLE or task is None or not episode.policy_acted():
             return answer
         question = Question.of(error.details)
-        found = await self._answer(episode, (json.dumps(task, sort_keys=True, default=str), question, code))
+        asked = json.dumps([task, episode.image_digest], sort_keys=True, default=str)
+        found = await self._answer(episode, (asked, question, code))
         if found is not Answer.ANSWERED:
             details = {**error.details, "untouched": _UNTOUCHED_TEXT[found]}
             return replace(answer, error=replace(error, details=details))
@@ -95,17 +96,18 @@ class UntouchedCheck:
             if len(self._trials) >= MOST_TRIALS:
                 return Answer.UNKNOWN
             assert episode.terms.task is not None
-            trial = asyncio.create_task(self._try(key, episode.terms.task), name="untouched")
+            work = self._try(key, episode.terms.task, episode.image_digest)
+            trial = asyncio.create_task(work, name="untouched")
             self._trials[key] = trial
             trial.add_done_callback(lambda _: self._trials.pop(key))
         ends = asyncio.FIRST_COMPLETED
         await asyncio.wait((trial, episode.replica.lost), timeout=CLIENT_WAITS_S, return_when=ends)
         return trial.result() if trial.done() and not trial.cancelled() else Answer.UNKNOWN
 
-    async def _try(self, key: _Key, task: Mapping[str, Any]) -> Answer:
+    async def _try(self, key: _Key, task: Mapping[str, Any], image: str) -> Answer:
         async with self._turn:
             try:
-                control = await self._creator.set_up_untouched(task, DESKTOP_S)
+                control = await self._creator.set_up_untouched(task, image, DESKTOP_S)
             except ServiceError as error:
                 # No policy was there to cause the failure. It is not kept, as the question was not asked.
                 log.info("a check could not be tried on an untouched desktop: %s", error)

@@ -6,17 +6,18 @@ import asyncio
 import contextlib
 import logging
 import time
-from collections import Counter, deque
-from collections.abc import Callable, Sequence
+from collections import Counter
+from collections.abc import Callable, Mapping
 from dataclasses import replace
+from functools import partial
 
-from osgym_host.core.admission import MIN_SAMPLES, Admission, Budget, MeasuredLoad, RestingLoad, admit
+from osgym_host.core.admission import MIN_SAMPLES, Admission, Budget, RestingLoad
 from osgym_host.core.backoff import Backoff
 from osgym_host.core.cpu_credit import CreditTerms
-from osgym_host.core.disk_pressure import DiskRoom
 from osgym_host.core.dormancy import RestStage, RestTerms
 from osgym_host.core.fair_queue import UNNAMED, ClientKey
-from osgym_host.core.plan import Blocked, PoolSpec, PoolView, blocked_by, plan
+from osgym_host.core.image_split import RecentDemand, updated_split
+from osgym_host.core.plan import Blocked, PoolSpec, PoolView, blocked_by, plan, sum_of
 from osgym_host.core.reasons import Reason, Recovery, consequence
 from osgym_host.core.states import ReplicaState
 from osgym_host.replicas.cpu_shares import CpuShares
@@ -25,6 +26,7 @@ from osgym_host.replicas.events import EventLog
 from osgym_host.replicas.guest_pulse import GuestPulse, PulseOptions
 from osgym_host.replicas.lease_queue import LeaseQueue, Waiter
 from osgym_host.replicas.manager import OnRevoked, ReplicaManager
+from osgym_host.replicas.measured_admission import LoadProbe, MeasuredAdmission
 from osgym_host.replicas.pool_errors import PoolExhausted, PoolStopping, blocking_setting
 from osgym_host.replicas.replica_set import ReplicaSet
 from osgym_host.replicas.reservations import Reservation, Reservations
@@ -40,58 +42,6 @@ REPLAN_S = 2.0
 """Interval of plans while something outside the pool blocks it."""
 
 _REST = {ReplicaState.READY, ReplicaState.LEASED}
-LoadProbe = Callable[[], tuple[float, int, DiskRoom]]
-"""Function that returns available RAM in MiB, cores, and free disk in MiB."""
-
-
-class MeasuredAdmission:
-    """Feeds measurements to `core.admission`, and keeps the peaks of retired replicas."""
-
-    def __init__(self, budget: Budget, probe: LoadProbe) -> None:
-        """Admit nothing before the first measurement."""
-        self.budget = budget
-        self.now = Admission(0, admit(budget, MeasuredLoad(0, 1, 0)).limit, float(budget.ram_cap_mib))
-        self._probe = probe
-        self._peaks: deque[float] = deque(maxlen=128)
-
-    def disk_room(self) -> DiskRoom:
-        """Return the free space where replicas write."""
-        return self._probe()[2]
-
-    def available_mib(self) -> float:
-        """Return the available memory of the host."""
-        return self._probe()[0]
-
-    def measure(
-        self,
-        managers: Sequence[ReplicaManager],
-        *,
-        pending: int,
-        existing: int,
-        resting: RestingLoad | None = None,
-    ) -> Admission:
-        """Return how many more replicas may start beside `existing`, of which `pending` still start.
-
-        Raises:
-            OSError: The load cannot be read.
-        """
-        available, cores, disk = self._probe()
-        load = MeasuredLoad(
-            ram_available_mib=available,
-            cores=cores,
-            disk_free_mib=disk.free_mib,
-            peaks_mib=[*self._peaks, *(m.peak_mib for m in managers if m.peak_mib > 0)],
-            now_mib=[m.pss_mib for m in managers if m.pss_mib is not None],
-            pending=pending,
-            existing=existing,
-            resting=resting,
-        )
-        return admit(self.budget, load)
-
-    def remember(self, manager: ReplicaManager) -> None:
-        """Keep the peak of a replica that is gone, for the estimate."""
-        if manager.peak_mib > 0:
-            self._peaks.append(manager.peak_mib)
 
 
 class Pool:
@@ -104,6 +54,7 @@ class Pool:
         reservations: Room that is kept for children.
         admission: Capacity of the host for more replicas.
         retired: Retirements since the start.
+        targets: Number of warm replicas that each image should have.
         blocked, last_failure: Cause that keeps the pool from growing; error of the last failed creation.
     """
 
@@ -124,14 +75,17 @@ class Pool:
         self.replicas = replicas
         self.spec = spec
         self.queue = LeaseQueue(self._replan, self._exhausted)
-        replicas.warming.somebody_waits = lambda: self.queue.waiting > 0
+        for image, warming in replicas.warming.items():
+            warming.somebody_waits = partial(self._somebody_waits, image)
         self.reservations = Reservations(self._replan, self._exhausted)
         self.admission = MeasuredAdmission(budget, probe)
         self.retired: Counter[Reason] = Counter()
         self.blocked = Blocked.NOTHING
         self.last_failure = ""
         self._events = events
-        self._backoff = Backoff()
+        self._backoffs: dict[str, Backoff] = {}
+        self._demand = RecentDemand(replicas.images)
+        self.targets: Mapping[str, int] = {}
         self._changed = asyncio.Event()
         self._stopping = asyncio.Event()
         self._background: list[asyncio.Task[None]] = []
@@ -152,16 +106,26 @@ class Pool:
 
     def view(self) -> PoolView:
         """Return the numbers of replicas by state; one that is made for a lease counts as leased."""
-        promised = self.queue.promised
-        counts = Counter(m.state for m in self.replicas.managers() if m.replica_id not in promised)
-        return PoolView(
-            starting=counts[ReplicaState.CREATING] + counts[ReplicaState.BOOTING],
-            ready=counts[ReplicaState.READY],
-            leased=counts[ReplicaState.LEASED] + len(promised),
-            retiring=counts[ReplicaState.RETIRING],
-            waiting=self.queue.waiting,
-            stopping=self.queue.refuses,
+        return sum_of(self.views().values())
+
+    def views(self) -> dict[str, PoolView]:
+        """Return the numbers of `view` for each image, by its digest."""
+        promised, waiting = self.queue.promised, self.queue.waiting
+        counts = Counter(
+            (m.spec.image.digest, ReplicaState.LEASED if m.replica_id in promised else m.state)
+            for m in self.replicas.managers()
         )
+        return {
+            image: PoolView(
+                starting=counts[image, ReplicaState.CREATING] + counts[image, ReplicaState.BOOTING],
+                ready=counts[image, ReplicaState.READY],
+                leased=counts[image, ReplicaState.LEASED],
+                retiring=counts[image, ReplicaState.RETIRING],
+                waiting=waiting[image],
+                stopping=self.queue.refuses,
+            )
+            for image in self.replicas.images
+        }
 
     @property
     def capacity(self) -> int:
@@ -171,9 +135,9 @@ class Pool:
     @property
     def full(self) -> bool:
         """True if a client waits and gets nothing before a leased replica ends."""
-        view = self.view()
-        coming = view.ready + view.starting + view.retiring
-        return view.waiting > coming and self.blocked in _NO_ROOM
+        views = self.views().values()
+        unserved = sum(view.unserved for view in views)
+        return unserved > sum(view.retiring for view in views) and self.blocked in _NO_ROOM
 
     # Life --------------------------------------------------------------------------------------
 
@@ -214,18 +178,26 @@ class Pool:
     # Handing out -------------------------------------------------------------------------------
 
     async def acquire(
-        self, lease_id: str, on_revoked: OnRevoked, wait_s: float, client: ClientKey = UNNAMED
+        self,
+        lease_id: str,
+        on_revoked: OnRevoked,
+        wait_s: float,
+        client: ClientKey = UNNAMED,
+        image: str | None = None,
     ) -> ReplicaManager:
-        """Return a clean replica, leased; `on_revoked` is called if it ends under the lease.
+        """Return a clean replica of an image (its digest; None: the default one), leased.
 
-        Clients take turns; each is served in the order of its asking. Cancelling is safe at any time: a
-        replica that was just handed over goes back untouched.
+        `on_revoked` is called if the replica ends under the lease. Clients take turns; each is served in the
+        order of its asking. Cancelling is safe at any time: a replica that was just handed over goes back
+        untouched.
 
         Raises:
             PoolExhausted: None was free within `wait_s`.
             PoolStopping: The service is stopping.
         """
-        return await self.queue.acquire(lease_id, on_revoked, wait_s, client)
+        image = self.replicas.images[0] if image is None else image
+        self._demand.add(image, time.monotonic())
+        return await self.queue.acquire(image, lease_id, on_revoked, wait_s, client)
 
     async def reserve(self, count: int, wait_s: float, client: ClientKey = UNNAMED) -> Reservation:
         """Reserve capacity for `count` replicas of `start_for_lease`; idle ready ones retire if needed.
@@ -259,8 +231,8 @@ class Pool:
         self.queue.check()
         if reservation is not None:
             self.reservations.take(reservation)
-        spec = self.replicas.next_spec(origin) if record is None else self.replicas.adopted_spec(record)
-        waiter = self.queue.promise(spec.replica_id, lease_id, on_revoked)
+        spec = self.replicas.child_spec(origin) if record is None else self.replicas.adopted_spec(record)
+        waiter = self.queue.promise(spec, lease_id, on_revoked)
         return self.replicas.start(spec, self, record), waiter
 
     # What managers report ----------------------------------------------------------------------
@@ -274,7 +246,7 @@ class Pool:
     def on_change(self, manager: ReplicaManager, before: ReplicaState) -> None:
         """Count and report the new state, and plan again."""
         if manager.state is ReplicaState.READY and before is ReplicaState.BOOTING and manager.clean:
-            self._backoff = self._backoff.succeeded()
+            self._backoffs.pop(manager.spec.image.digest, None)
             self.last_failure = ""
         if manager.state is ReplicaState.RETIRING and manager.reason is not None:
             self._judge_retirement(manager, manager.reason, made=before not in _BEING_MADE)
@@ -309,18 +281,23 @@ class Pool:
         if recovery is Recovery.BACK_OFF and not manager.clean:
             log.warning("replica %s could not be branched or adopted: %s", manager.replica_id, manager.detail)
         elif recovery is Recovery.BACK_OFF and manager.spec.origin is not None:
-            self.replicas.warming.failed(manager.spec.origin)
+            self.replicas.warming[manager.spec.image.digest].failed(manager.spec.origin)
             log.warning(
                 "replica %s could not be cloned from a warm replica: %s", manager.replica_id, manager.detail
             )
         elif recovery is Recovery.BACK_OFF:
-            self._backoff = self._backoff.failed(self.spec.backoff, time.monotonic())
+            image = manager.spec.image.digest
+            backoff = self._backoffs.get(image, Backoff())
+            self._backoffs[image] = backoff.failed(self.spec.backoff, time.monotonic())
             self.last_failure = manager.detail[:500]
             log.warning("replica %s could not be made: %s", manager.replica_id, manager.detail)
         elif recovery is Recovery.REPLACE_AND_COUNT:
             log.warning("replica %s failed (%s): %s", manager.replica_id, reason.value, manager.detail)
 
     # Background --------------------------------------------------------------------------------
+
+    def _somebody_waits(self, image: str) -> bool:
+        return self.queue.waiting[image] > 0
 
     def _replan(self) -> None:
         self._changed.set()
@@ -346,7 +323,8 @@ class Pool:
     def _plan_once(self) -> float | None:
         """Carry out the plan once; return the time until the next look."""
         now = time.monotonic()
-        view = self.view()
+        views = self.views()
+        view = sum_of(views.values())
         held = self.reservations.held
         admission = self.admission.measure(
             self.replicas.managers(),
@@ -355,16 +333,18 @@ class Pool:
             resting=self._resting_load(),
         )
         self.admission.now = admission = self._grant_reservations(admission, view)
-        spec = replace(self.spec, warm=0) if self.reservations.waiting else self.spec
-        todo = plan(spec, view, admission, self._backoff, now)
+        warm = 0 if self.reservations.waiting else self.spec.warm
+        self.targets = updated_split(self.targets, warm, self._demand.counts(), self.spec.per_image_min)
+        todo = plan(self.spec, views, self.targets, admission, self._backoffs, now)
         self.blocked = todo.blocked
-        for _ in range(todo.start):
-            self.replicas.start(self.replicas.next_spec(self.replicas.warming.origin), self)
+        for image in todo.start:
+            self.replicas.start(self.replicas.clean_spec(image), self)
         if self.reservations.waiting:
             if self.blocked is Blocked.NOTHING:
                 self.blocked = blocked_by(admission.limit)
             return REPLAN_S
-        self.queue.retire_ready(todo.give_up)
+        for image, count in todo.give_up.items():
+            self.queue.retire_ready(image, count)
         if todo.wake_at is not None:
             return max(0.01, todo.wake_at - now)
         return None if todo.blocked is Blocked.NOTHING else REPLAN_S
@@ -395,5 +375,5 @@ class Pool:
         room, short = self.reservations.grant(admission.room)
         short -= view.retiring
         if short <= self.queue.ready:
-            self.queue.retire_ready(short)
+            self.queue.retire_any_ready(short)
         return replace(admission, room=room)

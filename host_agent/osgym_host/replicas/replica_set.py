@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 
 from osgym_host.core.reasons import Reason
@@ -26,12 +26,14 @@ class ReplicaSet:
         saved: SavedDesktops,
         journal: ReplicaJournal,
         deadlines: Deadlines,
-        make_spec: Callable[[str, int], base.ReplicaSpec],
-        warming: Warming,
+        make_spec: Callable[[str, int, str], base.ReplicaSpec],
+        warming: Mapping[str, Warming],
     ) -> None:
-        """Start empty; `make_spec` returns the specification for an id and a generation.
+        """Start empty. `make_rest` may be set, so that replicas rest between calls.
 
-        `make_rest` may be set, so that replicas rest between calls.
+        Args:
+            make_spec: Returns the specification for an id, a generation and the digest of an image.
+            warming: Preparation of clean replicas of each image that is served, the default one first.
         """
         self.saved = saved
         saved.creations_of = lambda point: [
@@ -43,6 +45,7 @@ class ReplicaSet:
         self._make_spec = make_spec
         self.make_rest: Callable[[base.Replica], ReplicaRest] | None = None
         self.warming = warming
+        self.images = tuple(warming)
         self._managers: dict[str, ReplicaManager] = {}
         self._tasks: set[asyncio.Task[None]] = set()
 
@@ -57,25 +60,37 @@ class ReplicaSet:
         """Return the manager of a replica that is not gone."""
         return self._managers.get(replica_id)
 
-    def next_spec(self, origin: base.BranchPoint | None = None) -> base.ReplicaSpec:
-        """Return the next specification: from the image, or from a branch point."""
+    def clean_spec(self, image: str) -> base.ReplicaSpec:
+        """Return the next specification of a clean replica of an image."""
+        return self._next_spec(image, self.warming[image].origin)
+
+    def child_spec(self, origin: base.BranchPoint | None) -> base.ReplicaSpec:
+        """Return the next specification of a child of a branch point, or of the default image."""
+        return self._next_spec(self._served("" if origin is None else origin.image_digest), origin)
+
+    def _served(self, image: str) -> str:
+        """Return the image if it is served here, else the default one: the runtime refuses a wrong one."""
+        return image if image in self.warming else self.images[0]
+
+    def _next_spec(self, image: str, origin: base.BranchPoint | None) -> base.ReplicaSpec:
         generation = self._journal.next_generation()
         if origin is not None and generation == origin.generation:
             # A checkpoint of another host: its guest takes a number for a new one only if it differs.
             generation = self._journal.next_generation()
-        return replace(self._make_spec(f"r{generation}", generation), origin=origin)
+        return replace(self._make_spec(f"r{generation}", generation, image), origin=origin)
 
     def adopted_spec(self, record: base.ReplicaRecord) -> base.ReplicaSpec:
         """Return the specification of a replica of a previous host agent."""
-        return self._make_spec(record.replica_id, record.generation)
+        return self._make_spec(record.replica_id, record.generation, self._served(record.image_digest))
 
     def start(
         self, spec: base.ReplicaSpec, listener: ManagerListener, record: base.ReplicaRecord | None = None
     ) -> ReplicaManager:
         """Make a replica, or adopt the one of `record`; its manager reports to `listener`."""
         self._journal.created(spec.replica_id, spec.generation)
+        warming = self.warming[spec.image.digest]
         manager = ReplicaManager(
-            spec, self.runtime, listener, self._deadlines, self.warming, record, self.make_rest
+            spec, self.runtime, listener, self._deadlines, warming, record, self.make_rest
         )
         self._managers[spec.replica_id] = manager
         task = asyncio.create_task(manager.run(), name=f"{spec.replica_id}:manager")

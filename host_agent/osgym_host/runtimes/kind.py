@@ -37,10 +37,12 @@ class RuntimeKind(ABC):
     Attributes:
         settings_model: Settings of this runtime only. Users write them below its name: `NAME.setting`.
         has_proxy: Replicas can connect by the host's proxy, as the settings `web` and `egress_by: proxy` ask.
+        serves_many: Replicas of one host can be clones of several images, as the setting `images` asks.
     """
 
     settings_model: type[RuntimeSettings] = RuntimeSettings
     has_proxy: bool = False
+    serves_many: bool = False
 
     @abstractmethod
     def find_image(self, settings: Settings) -> ImageRef:

@@ -33,7 +33,7 @@ from osgym_host.settings.values import (
     as_warm_apps,
     known_place,
 )
-from osgym_protocol.limits import MAX_LEASE_TTL_S, MAX_WAIT_S
+from osgym_protocol.limits import MAX_IMAGES, MAX_LEASE_TTL_S, MAX_WAIT_S
 from osgym_protocol.plugins import PluginGroup
 
 
@@ -143,6 +143,19 @@ class Settings(BaseModel):
     image: str = Field(
         default="full",
         description="Golden image: a flavor (full, small), the name of an import, or a prefix of a digest.",
+    )
+    images: Annotated[list[str], BeforeValidator(as_list)] = Field(
+        default=[],
+        max_length=MAX_IMAGES - 1,
+        description="local: more golden images that this host serves beside `image`, which an episode gets "
+        "that names none. All share `warm`, by recent demand, and `max_replicas`.",
+    )
+    warm_per_image_min: int = Field(
+        default=1,
+        ge=0,
+        le=4096,
+        description="With `images`: clean replicas of each image kept ready, whatever the demand, as far as "
+        "`warm` is enough.",
     )
     calibrated_horizons: Literal["auto", "off"] = Field(
         default="auto",

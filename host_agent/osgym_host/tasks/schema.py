@@ -213,6 +213,8 @@ class OsgymExtras(_Model):
     """OSGym's own keys, under ``osgym`` in the task file."""
 
     flavor: Literal["small", "full"] = "full"
+    image: Annotated[Text, Field(min_length=1, max_length=200)] | None = None
+    """Golden image of the episode's desktop, by flavor or digest, unless the client names one."""
     apps: list[Text] = []
     clock: Annotated[ClockOptions | None, BeforeValidator(parse_clock)] = None
     reach: bool | list[ReachKind] = True

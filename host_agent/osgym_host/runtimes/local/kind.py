@@ -25,6 +25,7 @@ class LocalKind(RuntimeKind):
     """Replicas as namespaces of this machine's kernel."""
 
     has_proxy = True
+    serves_many = True
 
     def find_image(self, settings: Settings) -> ImageRef:
         image = ImageStore(settings.data_dir).resolve(settings.image)
