@@ -176,6 +176,8 @@ class HostStatus:
                     "pss_mib": _round(manager.pss_mib),
                     "cpu_s": _round(manager.cpu_s),
                     "overlay_mib": _round(manager.overlay_mib),
+                    "rest": None if manager.rest is None else manager.rest.stage.value,
+                    "resting_mib": None if manager.rest is None else _round(manager.rest.resting_mib),
                     "pid": manager.clone.pid if manager.clone is not None else None,
                 }
             )

@@ -96,6 +96,8 @@ class ReplicaRest:
         calls: Number of calls in flight; while there is one, the replica is awake.
         resting_mib: Memory that it occupied when it was last reclaimed; None before.
         working_set_mib: Memory that its last reclaim freed; None before.
+        before_pause: Called before each pause. It closes idle connections: a paused guest agent would close
+            them only after its wake, when a request may be on one.
     """
 
     def __init__(
@@ -106,6 +108,7 @@ class ReplicaRest:
         self.calls = 0
         self.resting_mib: float | None = None
         self.working_set_mib: float | None = None
+        self.before_pause: Callable[[], None] = lambda: None
         self._mean_pause_s: float | None = None
         self._cpu_s: tuple[float, float] | None = None
         self._runtime = runtime
@@ -149,6 +152,7 @@ class ReplicaRest:
         async with self._changing:
             if self.calls or self.stage is not RestStage.AWAKE:
                 return
+            self.before_pause()
             await self._runtime.pause(self._clone)
             self._enter(RestStage.PAUSED)
             self._statistics.pauses += 1

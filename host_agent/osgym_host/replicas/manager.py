@@ -329,6 +329,8 @@ class ReplicaManager:
         if self._make_rest is not None:
             self.rest = self._make_rest(self.clone)
         self._guest = GuestClient(self.clone.guest, token=self.clone.guest_token, wake_lock=self.rest)
+        if self.rest is not None:
+            self.rest.before_pause = self._guest.drop_idle
         ready = asyncio.create_task(self._wait_usable(self._guest))
         dead = asyncio.create_task(self.clone.wait_dead())
         try:

@@ -37,6 +37,7 @@ from osgym_host.runtimes.local.criu.points import LocalPoints
 from osgym_host.runtimes.local.egress_provider import EgressProvider, ReplicaEgress
 from osgym_host.runtimes.local.instance import InstanceDir, record_process
 from osgym_host.runtimes.local.isolation import unbounded_because
+from osgym_host.runtimes.local.locked_files import LockedFiles
 from osgym_host.runtimes.local.ranges import ReplicaIds
 from osgym_host.runtimes.local.replica import LocalReplica
 from osgym_host.runtimes.local.running import REMOVE_TIMEOUT_S, Running, SupervisorCallbacks
@@ -86,6 +87,7 @@ class LocalRuntime(Runtime):
         self._by_key: dict[str, LocalReplica] = {}
         self._early_exits: dict[str, int] = {}
         self._keys = itertools.count(1)
+        self._locked_files = LockedFiles()
         self._points = LocalPoints(self._instance.path / "points", wanted=templates)
 
     @property
@@ -157,6 +159,7 @@ class LocalRuntime(Runtime):
             running, self._running = self._running, None
             if running is not None:
                 await self._points.close()
+                await asyncio.to_thread(self._locked_files.close)
                 errors += await running.close()
         if errors:
             raise errors[0]
@@ -338,7 +341,13 @@ class LocalRuntime(Runtime):
         self._replicas.require(replica).group.set_frozen(False)
 
     async def reclaim(self, replica: Replica) -> float | None:
-        return await asyncio.to_thread(reclaim, self._replicas.require(replica).group)
+        found = self._replicas.require(replica)
+        return await asyncio.to_thread(self._reclaim, found)
+
+    def _reclaim(self, replica: LocalReplica) -> float | None:
+        rootfs = spawn.rootfs_image(replica.spec).rootfs
+        self._locked_files.lock_mapped(replica.group.pids(), rootfs)
+        return reclaim(replica.group)
 
     async def witness(self, replica: Replica) -> None:
         found = self._replicas.require(replica)
