@@ -6,7 +6,7 @@
 It leases desktops one after the other. At each point of the curve it waits until they rest, and measures the
 memory that the host lost, steps of resting and of awake desktops, and resets. Then policies that think for a
 minute between steps work on most of them, while the others rest. All frames of these steps are checked: a
-menu opens and closes, so that each frame must show one of two pictures, but for the panel with its clock.
+menu opens and closes, so that each frame must show one of three pictures, but for the panel with its clock.
 This host needs compressed swap: see `osgym host doctor`.
 """
 
@@ -38,7 +38,7 @@ from osgym_host.runtimes.swap import read_swap
 from osgym_sdk import AsyncClient, AsyncEpisode, OSGymError
 
 OPEN = {"op": "click", "x": 900, "y": 500, "button": "right"}
-CLOSE = {"op": "click", "x": 300, "y": 800}
+CLOSE = {"op": "key", "keys": ["escape"]}
 AT_ONCE = 8
 SAMPLE = 24
 """Number of desktops that are stepped, and of those that are reset, at each point of the curve."""
@@ -51,19 +51,17 @@ REST_TIMEOUT_S = 900.0
 class Frames:
     """Frames of all steps: one picture for each hash, compared after the run."""
 
-    counts: dict[str, Counter[str]] = field(default_factory=lambda: {"open": Counter(), "closed": Counter()})
+    counts: dict[str, Counter[str]] = field(default_factory=dict)
     pictures: dict[str, bytes] = field(default_factory=dict)
 
     def add(self, kind: str, digest: str, png: bytes) -> None:
-        self.counts[kind][digest] += 1
+        self.counts.setdefault(kind, Counter())[digest] += 1
         self.pictures.setdefault(digest, png)
 
     def wrong(self) -> dict[str, int]:
         """Return how many frames of each kind differ from the most frequent one outside the panel."""
         found = {}
         for kind, counts in self.counts.items():
-            if not counts:
-                continue
             reference = self._content(counts.most_common(1)[0][0])
             found[kind] = sum(
                 count
@@ -87,6 +85,7 @@ class Desktops:
         self.episodes: list[AsyncEpisode] = []
         self.frames = Frames()
         self.failures: list[str] = []
+        self._used: set[str] = set()
 
     async def grow(self, count: int) -> float:
         """Lease desktops until there are `count`; return the time it took in seconds."""
@@ -131,7 +130,10 @@ class Desktops:
             self.failures.append(f"{type(error).__name__}: {error}"[:300])
             return None
         took_ms = (time.perf_counter() - began) * 1000
-        self.frames.add(kind, seen.hash, seen.png)
+        # From the second time on, the menu underlines letters, since a key was used before.
+        is_first = kind == "open" and episode.episode_id not in self._used
+        self._used.add(episode.episode_id)
+        self.frames.add("first open" if is_first else kind, seen.hash, seen.png)
         return took_ms
 
     async def wakes(self, chosen: list[AsyncEpisode]) -> dict[str, list[float]]:
