@@ -33,7 +33,8 @@ def nobody(reason: Reason, detail: str) -> None:
 @contextlib.asynccontextmanager
 async def pool_of(tmp_path: Path, **more: Any) -> AsyncIterator[tuple[Pool, FakeRuntime]]:
     """A started pool; asserts that nothing is left of it."""
-    runtime = FakeRuntime(tmp_path / "r")
+    make_runtime: type[FakeRuntime] = more.pop("runtime", FakeRuntime)
+    runtime = make_runtime(tmp_path / "r")
     make_warming: Callable[[SavedDesktops], Warming] = more.pop("warming", Warming)
     saved = SavedDesktops(runtime)
     journal = ReplicaJournal(tmp_path / "journal.jsonl")
@@ -54,6 +55,7 @@ async def pool_of(tmp_path: Path, **more: Any) -> AsyncIterator[tuple[Pool, Fake
             more.pop("interval_s", 0.02), more.pop("disk_cap_mib", None), more.pop("disk_reserve_mib", 0)
         ),
         pulse_options=more.pop("pulse_options", None),
+        rest_terms=more.pop("rest_terms", None),
     )
     pool.start()
     try:
