@@ -224,6 +224,20 @@ class HostImage(Message):
 
 
 @dataclass(frozen=True, slots=True)
+class ServedImage(Message):
+    """One of the images that a host serves, with numbers of its replicas and of the clients that wait."""
+
+    digest: str
+    flavor: str
+    ready: int
+    leased: int
+    starting: int
+    waiting: int
+    warm: int
+    """Number of ready replicas that the host aims at."""
+
+
+@dataclass(frozen=True, slots=True)
 class HostCapacity(Message):
     """Numbers of replicas by their state. ``max_replicas`` is the bound that admission allows."""
 
@@ -265,6 +279,14 @@ class HostState(Message):
     """Notice because of which the host drains."""
     notices: str = "off"
     """State of the watch for notices: ``off``, ``watching`` or ``failing``."""
+    images: tuple[ServedImage, ...] = ()
+    """All images of the host, the default one, ``image``, first. An older host, which has only that one,
+    lists none."""
+
+    def serves(self, name: str) -> bool:
+        """Return whether the host has the image of this flavor or digest."""
+        names = {self.image.flavor, self.image.digest}
+        return name in names or any(name in (image.flavor, image.digest) for image in self.images)
 
 
 @dataclass(frozen=True, slots=True)

@@ -333,7 +333,8 @@ TASK: dict[str, Any] = {
 class Served:
     """A host agent over fake replicas behind a real HTTP server, in a thread of its own."""
 
-    def __init__(self, tmp_path: Path, **settings: Any) -> None:
+    def __init__(self, tmp_path: Path, more_images: Sequence[ImageRef] = (), **settings: Any) -> None:
+        self._more_images = more_images
         self.urls: list[str] = []
         self.agent: HostAgent | None = None
         self._settings = Settings(
@@ -377,7 +378,8 @@ class Served:
     async def _serve(self) -> None:
         self.loop = asyncio.get_running_loop()
         self.runtime = FakeRuntime(self._tmp_path / "r")
-        self.agent = HostAgent(self._settings, ImageRef(FakeImage(), "small"), self.runtime)
+        small = ImageRef(FakeImage(), "small")
+        self.agent = HostAgent(self._settings, small, self.runtime, more_images=self._more_images)
         sockets = bind(self._settings)
         self.urls = urls(self._settings, sockets)
         agent = self.agent

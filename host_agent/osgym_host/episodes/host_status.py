@@ -15,7 +15,7 @@ from osgym_host.episodes.draining import DrainController
 from osgym_host.episodes.episode import HostEpisode
 from osgym_host.episodes.service import EpisodeService
 from osgym_host.replicas.pool import Pool
-from osgym_protocol.host_api import HostCapacity, HostImage, HostLoad, HostState
+from osgym_protocol.host_api import HostCapacity, HostImage, HostLoad, HostState, ServedImage
 from osgym_protocol.reach import ReachKind
 
 MIB = 1024 * 1024
@@ -99,7 +99,22 @@ class HostStatus:
             reach=tuple(kind.value for kind in ReachKind if kind in self.offered()),
             notice=self._drain.notice,
             notices=self._watched(),
+            images=tuple(self._served()),
         )
+
+    def _served(self) -> Iterator[ServedImage]:
+        views = self._pool.views()
+        for image in self.identity.images:
+            view = views[image.digest]
+            yield ServedImage(
+                image.digest,
+                image.flavor,
+                view.ready,
+                view.leased,
+                view.starting,
+                view.waiting,
+                self._pool.targets.get(image.digest, 0),
+            )
 
     def offered(self) -> frozenset[ReachKind]:
         """Return the ways to reach into the desktops of this host."""

@@ -162,8 +162,10 @@ class Fleet:
             _LOG.warning("host %s is usable again", host.link.url)
         host.mark_up()
 
-    async def pick(self, exclude: Collection[str] = ()) -> FleetHost:
+    async def pick(self, exclude: Collection[str] = (), image: str | None = None) -> FleetHost:
         """Return the best host to place one episode on; one that drains only where there is no other.
+
+        Hosts that are known not to serve `image` are left out where another one does.
 
         Raises:
             HostUnreachable: none that is not in ``exclude`` can be used.
@@ -179,6 +181,9 @@ class Fleet:
         up = [v for v in asked if v.takes_new and v.down_until_s <= now]
         # Where all drain, the refusal of one says more than we could; it is not asked for twice.
         serving = [v for v in up if not v.draining] or ([] if exclude else up)
+        if image is not None:
+            having = [v for v in serving if v.state is not None and v.state.serves(image)]
+            serving = having or serving
         best = choose(serving, self._config.rng)
         if best is None:
             raise self._nothing_left(exclude)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import uuid
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
 from osgym_protocol.episode_options import EpisodeOptions
@@ -17,6 +18,7 @@ from osgym_sdk._exceptions import (
     OSGymError,
     ProtocolError,
     Timeout,
+    Unsupported,
 )
 from osgym_sdk._fleet.fleet import HOST_REMOVED, Fleet
 from osgym_sdk._fleet.host import FleetHost
@@ -42,6 +44,13 @@ _READY_SLICE_S = 1.0
 _UNDO_S = 10.0
 _CLOSED = (ErrorCode.DRAINING, ErrorCode.SHUTTING_DOWN)
 _ROUND_BACKOFF = RetryBackoff(first_s=0.25, factor=1.6, most_s=2.0)
+
+
+def _image_of(options: EpisodeOptions) -> str | None:
+    """Return the image that the client or its task asks for."""
+    extras = (options.task or {}).get("osgym")
+    asked = options.image or (extras.get("image") if isinstance(extras, Mapping) else None)
+    return asked if isinstance(asked, str) else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,6 +111,7 @@ class Scheduler:
 
         Raises:
             NoCapacity: no host had a free replica in time.
+            Unsupported: no host serves the image (`unknown_image`).
             HostUnreachable: no host could be reached.
             TaskError: the task is wrong, or its setup failed.
             Timeout: setup took longer than ``setup_s``.
@@ -109,14 +119,17 @@ class Scheduler:
         clock, request_id = self.config.clock, uuid.uuid4().hex
         end_s = clock() + options.wait_s
         tried: set[str] = set()
-        full: NoCapacity | None = None
+        full: NoCapacity | Unsupported | None = None
+        image = _image_of(options)
         rounds = attempts = 0
         while True:
             try:
-                host = await self.fleet.pick(exclude=tried)
+                host = await self.fleet.pick(exclude=tried, image=image)
             except (HostUnreachable, AuthError) as exc:
                 if isinstance(exc, AuthError) and not self.fleet.grows:
                     raise
+                if isinstance(full, Unsupported) and not self.fleet.grows:
+                    raise full from None
                 never = not self.fleet.ever_reached and full is None and not self.fleet.grows
                 if not tried and (never or clock() >= end_s):
                     raise full or exc from None
@@ -140,6 +153,11 @@ class Scheduler:
                     host.mark_draining()
                 elif clock() >= end_s:
                     raise
+            except Unsupported as exc:
+                if only or exc.code != ErrorCode.UNKNOWN_IMAGE:
+                    raise
+                tried.add(host.link.url)
+                full = full or exc
             except AuthError as exc:
                 if only:
                     raise
