@@ -11,7 +11,15 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
-from osgym_host.core.admission import Admission, Budget, Limit, MeasuredLoad, admit, replica_ram_estimate
+from osgym_host.core.admission import (
+    Admission,
+    Budget,
+    Limit,
+    MeasuredLoad,
+    RestingLoad,
+    admit,
+    replica_ram_estimate,
+)
 from osgym_host.core.backoff import Backoff, BackoffPolicy, Circuit
 from osgym_host.core.plan import Blocked, Plan, PoolSpec, PoolView
 from osgym_host.core.plan import plan as plan_of_images
@@ -242,6 +250,24 @@ def test_admission_charges_what_is_starting_and_what_may_still_grow() -> None:
     assert admit(budget, load) == Admission((10240 - 1024 - 900) // 400, Limit.RAM, 400.0)
     more = MeasuredLoad(10240, 2, 1e6, peaks_mib=[400.0] * 4, now_mib=[400.0] * 4, pending=5, existing=9)
     assert admit(budget, more).room == (10240 - 1024) // 400 - 5
+
+
+def test_replicas_that_rest_count_with_what_they_occupy_at_rest() -> None:
+    """Measured at 12 MiB at rest: room for those, less what may wake or starts, never beyond swap."""
+    budget = Budget(max_replicas=9999, ram_reserve_mib=1024, ram_cap_mib=512, cpu_per_replica=0)
+
+    def room(pending: int = 0, headroom_mib: float = 0, swap_free_mib: float = 1e6, samples: int = 3) -> int:
+        resting = RestingLoad([12.0] * samples, headroom_mib, swap_free_mib)
+        load = MeasuredLoad(
+            10240, 2, 1e6, peaks_mib=[48.0] * 4, now_mib=[48.0] * 4, pending=pending, resting=resting
+        )
+        return admit(budget, load).room
+
+    assert room() == (10240 - 1024) // 12
+    assert room(headroom_mib=1200) == (10240 - 1024 - 1200) // 12
+    assert room(pending=10) == (10240 - 1024 - 480) // 12
+    assert room(swap_free_mib=4800, pending=10) == 90
+    assert room(samples=2) == (10240 - 1024) // 48
 
 
 @pytest.mark.parametrize(

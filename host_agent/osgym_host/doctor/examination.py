@@ -38,6 +38,7 @@ CHECKS: Checks = (
     *_DEFAULT,
     *itertools.chain(*_EXTRA),
     ("memory", machine.check_memory),
+    ("swap", machine.check_swap),
     ("disk", machine.check_disk),
     ("limits", machine.check_limits),
     ("bake", machine.check_bake),

@@ -15,10 +15,13 @@ from osgym_host.doctor.result import DoctorContext, Finding, Status
 from osgym_host.images.errors import ImageError
 from osgym_host.images.store import ImageStore
 from osgym_host.programs import run_program
+from osgym_host.runtimes.swap import read_swap
 
 _MIB = 1 << 20
 _IDLE_REPLICA_MIB = 150
 """Memory of an idle desktop, all its processes (PSS), rounded up; benchmarks/replica_cost.py measures it."""
+RESTING_REPLICA_MIB = 13
+"""Memory of an idle desktop at rest, with all that 1,500 of them cost; benchmarks/dormant.py measures it."""
 _BUSY_REPLICA_MIB = 600
 """Memory of a desktop with an office application or a browser open."""
 _IMAGE_MIB = 6 * 1024
@@ -59,6 +62,34 @@ async def check_memory(context: DoctorContext) -> list[Finding]:
             Finding("memory", Status.WARN, found, "At least 2 GiB of free memory are needed.", facts=facts)
         ]
     return [Finding("memory", Status.OK, found, facts=facts)]
+
+
+async def check_swap(context: DoctorContext) -> list[Finding]:
+    """Check for compressed swap, to which the memory of resting replicas goes."""
+    swap = await asyncio.to_thread(read_swap)
+    facts = {"total_mib": round(swap.total_mib), "compressed": swap.compressed}
+    if swap.compressed:
+        found = (
+            f"{swap.total_mib / 1024:.0f} GiB of compressed swap take the memory of resting replicas: "
+            f"an idle desktop occupies about {RESTING_REPLICA_MIB} MiB instead of {_IDLE_REPLICA_MIB}."
+        )
+        return [Finding("swap", Status.OK, found, facts=facts)]
+    found = (
+        "There is no compressed swap, so that replicas keep their memory while nobody uses them. With it, an "
+        f"idle desktop occupies about {RESTING_REPLICA_MIB} MiB instead of {_IDLE_REPLICA_MIB}."
+    )
+    size_mib = await asyncio.to_thread(_total_ram_mib) * 2
+    remedy = (
+        "As root: modprobe zram; echo lz4 > /sys/block/zram0/comp_algorithm; "
+        f"echo {size_mib}M > /sys/block/zram0/disksize; mkswap /dev/zram0; swapon -p 100 /dev/zram0; "
+        "sysctl vm.page-cluster=0. To keep it: install systemd-zram-generator."
+    )
+    return [Finding("swap", Status.WARN, found, remedy, facts=facts)]
+
+
+def _total_ram_mib() -> int:
+    first = Path("/proc/meminfo").read_text().splitlines()[0]
+    return int(first.split()[1]) // 1024
 
 
 async def check_disk(context: DoctorContext) -> list[Finding]:
