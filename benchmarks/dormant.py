@@ -35,7 +35,7 @@ from benchmarks.common import (
     summary,
 )
 from osgym_host.runtimes.swap import read_swap
-from osgym_sdk import AsyncClient, AsyncEpisode, OSGymError
+from osgym_sdk import AsyncClient, AsyncEpisode, OSGymError, Timeouts
 
 OPEN = {"op": "click", "x": 900, "y": 500, "button": "right"}
 CLOSE = {"op": "key", "keys": ["escape"]}
@@ -278,7 +278,7 @@ def oom_kills() -> int:
 
 
 async def measure(url: str, args: argparse.Namespace, before_mib: float) -> dict[str, Any]:
-    async with AsyncClient(url) as client:
+    async with AsyncClient(url, timeouts=Timeouts(step_s=600)) as client:
         desktops = Desktops(client, url, before_mib)
         result: dict[str, Any] = {"curve": await curve(desktops, args.points)}
         if args.worked:

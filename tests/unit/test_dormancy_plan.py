@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 
 from osgym_host.core.dormancy import (
     IDLE_CPU,
+    RestPlan,
     RestStage,
     RestTerms,
     RestView,
@@ -32,6 +33,12 @@ def test_an_idle_replica_is_paused() -> None:
         view("unknown", cpu=None),
     ]
     assert plan_rest(TERMS, views, 0, 32).pause == ("idle",)
+
+
+def test_replicas_are_paused_sooner_when_memory_is_short() -> None:
+    """Others wait for their memory."""
+    assert plan_rest(TERMS, [view("a", idle_s=0.6)], 0, 32).pause == ()
+    assert plan_rest(TERMS, [view("a", idle_s=0.6)], 1, 32) == RestPlan(("a",), ("a",))
 
 
 def test_memory_is_reclaimed_as_far_as_it_is_missing() -> None:

@@ -14,6 +14,8 @@ from enum import StrEnum
 IDLE_CPU = 0.02
 """Share of a core below which a desktop is idle. An idle desktop of the image full uses 0.001; a program that
 works in the background uses more, and must not be stopped."""
+_SHORT_SHARE = 0.25
+"""Share of the time to a pause that must have passed when memory is short."""
 _NEWEST_SHARE = 0.3
 """Weight of the newest pause in the mean of a policy's pauses."""
 
@@ -81,7 +83,8 @@ def plan_rest(terms: RestTerms, views: Sequence[RestView], short_mib: float, eac
     """
     if not terms.pause_after_s:
         return RestPlan()
-    pause = [view for view in views if _may_pause(terms, view)]
+    after_s = terms.pause_after_s * (_SHORT_SHARE if short_mib > 0 else 1)
+    pause = [view for view in views if _may_pause(after_s, view)]
     if not terms.reclaim_after_s:
         return RestPlan(tuple(view.key for view in pause))
     resting = [
@@ -95,10 +98,10 @@ def plan_rest(terms: RestTerms, views: Sequence[RestView], short_mib: float, eac
     return RestPlan(tuple(view.key for view in pause), tuple(view.key for view in (*resting[:needed], *late)))
 
 
-def _may_pause(terms: RestTerms, view: RestView) -> bool:
+def _may_pause(after_s: float, view: RestView) -> bool:
     return (
         view.stage is RestStage.AWAKE
-        and view.idle_s >= terms.pause_after_s
+        and view.idle_s >= after_s
         and view.cpu is not None
         and view.cpu <= IDLE_CPU
     )

@@ -29,13 +29,16 @@ from osgym_host.runtimes import base
 log = logging.getLogger(__name__)
 
 TICK_S = 0.5
-WAKE_TIMEOUT_S = 60.0
-"""Deadline of a wake, the wait for memory included."""
+WAKE_TIMEOUT_S = 300.0
+"""Deadline of a wake. Nearly all of it is the wait for memory when more replicas wake than fit."""
 WAKES_PER_CORE = 8
 """Number of reclaimed replicas that wake at the same time, for each core: further ones wait in their order.
 Each needs 10 to 30 ms of a processor for its pages, so that more would only delay each other."""
 RECLAIMS_PER_CORE = 1
 RECLAIM_S = 1.0
+RETRY_S = 30.0
+"""Time after which a reclaim that freed less than `_LEAST_SHARE` of the memory is tried again."""
+_LEAST_SHARE = 0.05
 EXPECTED_WORKING_SET_MIB = 32.0
 """Memory that a woken replica takes until it was measured."""
 _PROBE_S = 30.0
@@ -110,6 +113,7 @@ class ReplicaRest:
         self.working_set_mib: float | None = None
         self.before_pause: Callable[[], None] = lambda: None
         self._mean_pause_s: float | None = None
+        self._reclaim_after = 0.0
         self._cpu_s: tuple[float, float] | None = None
         self._runtime = runtime
         self._clone = clone
@@ -143,6 +147,11 @@ class ReplicaRest:
         cpu = self._used_cpu() if self.stage is RestStage.AWAKE else None
         return RestView(key, self.stage, idle_s, expected_rest_s(self._mean_pause_s, idle_s), cpu, turn)
 
+    @property
+    def can_be_reclaimed(self) -> bool:
+        """Whether it is paused, and no attempt has failed a moment ago."""
+        return self.stage is RestStage.PAUSED and time.monotonic() >= self._reclaim_after
+
     async def pause(self) -> None:
         """Pause the replica, unless a call has come meanwhile.
 
@@ -167,15 +176,18 @@ class ReplicaRest:
             RuntimeFault, OSError: The memory stays.
         """
         async with self._changing:
-            if self.calls or self.stage is not RestStage.PAUSED:
+            if self.calls or not self.can_be_reclaimed:
                 return
             resting_mib = await self._runtime.reclaim(self._clone)
-            self._enter(RestStage.RECLAIMED)
             self._statistics.reclaims += 1
-            if resting_mib is not None:
-                self.resting_mib = resting_mib
-                if charged_mib is not None:
-                    self.working_set_mib = max(1.0, charged_mib - resting_mib)
+            if resting_mib is not None and charged_mib is not None:
+                freed_mib = charged_mib - resting_mib
+                if freed_mib < _LEAST_SHARE * charged_mib:  # swap is full, most likely
+                    self._reclaim_after = time.monotonic() + RETRY_S
+                    return
+                self.working_set_mib = freed_mib
+            self.resting_mib = resting_mib
+            self._enter(RestStage.RECLAIMED)
 
     async def _wake(self) -> None:
         try:
@@ -257,7 +269,7 @@ class DormancyController:
         terms: When replicas rest; with `pause_after_s` 0 they never do.
         """
         self.statistics = WakeStatistics()
-        self.slots = WakeSlots(lambda: available_mib() - reserve_mib / 2)
+        self.slots = WakeSlots(lambda: available_mib() - reserve_mib)
         self._runtime = runtime
         self._replicas = replicas
         self._available_mib = available_mib
