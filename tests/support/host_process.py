@@ -83,7 +83,7 @@ class HostProcess:
         found: list[dict[str, Any]] = self.get("/v1/replicas")
         first = {r["pid"] for r in found if r["pid"]}
         for pid in first | _descendants(self.process.pid) | set().union(*map(_descendants, first)):
-            if started := _started(pid):
+            if started := process_start(pid):
                 self.seen[pid] = started
         return [r for r in found if not states or r["state"] in states]
 
@@ -114,7 +114,7 @@ class HostProcess:
         folder = self.data_dir / "run" / self.instance
         found = [f"overlay {path}" for kind in ("replicas", "vms") for path in (folder / kind).glob("*")]
         found += [f"record {path}" for path in (folder / "records").glob("*")]
-        found += [f"process {pid}" for pid, started in self.seen.items() if _started(pid) == started]
+        found += [f"process {pid}" for pid, started in self.seen.items() if process_start(pid) == started]
         mounts = Path("/proc/self/mountinfo").read_text().splitlines()
         found += [f"mount {line}" for line in mounts if str(folder) in line]
         for top, folders, _ in os.walk("/sys/fs/cgroup"):
@@ -134,7 +134,7 @@ class HostProcess:
         shutil.rmtree(self.data_dir / "run" / self.instance, ignore_errors=True)  # its lock files
 
 
-def _started(pid: int) -> str | None:
+def process_start(pid: int) -> str | None:
     """When a process started, in ticks; None when it is gone or dead and only not yet waited for."""
     try:
         fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()

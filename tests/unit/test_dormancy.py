@@ -28,6 +28,7 @@ class PausableRuntime(FakeRuntime):
         self.pause_gate = asyncio.Event()
         self.pause_gate.set()
         self.used_s = 0.0
+        self.reclaimed = base.ReclaimedMemory(freed_mib=30.0, left_mib=2.0, occupied_mib=10.0)
 
     def can_pause(self, replica: base.Replica) -> bool:
         return True
@@ -44,9 +45,9 @@ class PausableRuntime(FakeRuntime):
             raise base.RuntimeFault("the kernel refused")
         self.calls.append("unpause")
 
-    async def reclaim(self, replica: base.Replica) -> float | None:
+    async def reclaim(self, replica: base.Replica) -> base.ReclaimedMemory | None:
         self.calls.append("reclaim")
-        return 10.0
+        return self.reclaimed
 
 
 @pytest.fixture
@@ -62,12 +63,29 @@ async def test_a_call_wakes_a_reclaimed_replica(resting: Any) -> None:
     """It is unpaused before the call goes out; what it occupied is known."""
     runtime, rest, clone = resting
     await rest.pause()
-    await rest.reclaim(40.0)
+    await rest.reclaim()
     assert (rest.stage, rest.resting_mib, rest.working_set_mib) == (RestStage.RECLAIMED, 10.0, 30.0)
     async with GuestClient(clone.guest, wake_lock=rest) as client:
         assert (await client.health()).last_seq == 0
     assert runtime.calls == ["pause", "reclaim", "unpause"]
     assert (rest.stage, rest.calls) == (RestStage.AWAKE, 0)
+
+
+async def test_a_reclaim_that_frees_nothing_is_tried_again_later(
+    resting: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With full swap it stays paused and keeps its memory; one that has nothing left is reclaimed."""
+    runtime, rest, _ = resting
+    await rest.pause()
+    runtime.reclaimed = base.ReclaimedMemory(freed_mib=0.1, left_mib=40.0, occupied_mib=40.0)
+    await rest.reclaim()
+    assert (rest.stage, rest.can_be_reclaimed) == (RestStage.PAUSED, False)
+    await rest.reclaim()
+    assert runtime.calls.count("reclaim") == 1
+    rest._reclaim_after = 0.0
+    runtime.reclaimed = base.ReclaimedMemory(freed_mib=0.1, left_mib=2.3, occupied_mib=10.5)
+    await rest.reclaim()
+    assert rest.stage is RestStage.RECLAIMED
 
 
 async def test_a_replica_in_use_is_not_paused(resting: Any) -> None:
@@ -76,7 +94,7 @@ async def test_a_replica_in_use_is_not_paused(resting: Any) -> None:
     await rest.acquire()
     await rest.pause()
     rest.release()
-    await rest.reclaim(40.0)
+    await rest.reclaim()
     assert runtime.calls == []
     assert rest.stage is RestStage.AWAKE
 
@@ -127,7 +145,7 @@ async def test_a_wake_waits_for_memory_and_has_a_deadline(
     free = [0.0]
     rest._slots = WakeSlots(lambda: free[0])
     await rest.pause()
-    await rest.reclaim(40.0)
+    await rest.reclaim()
     monkeypatch.setattr(dormancy, "WAKE_TIMEOUT_S", 0.2)
     with pytest.raises(HostSocketError, match=r"within 0\.2 s: the host has too little memory"):
         await rest.acquire()

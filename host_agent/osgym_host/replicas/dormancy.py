@@ -37,8 +37,9 @@ Each needs 10 to 30 ms of a processor for its pages, so that more would only del
 RECLAIMS_PER_CORE = 1
 RECLAIM_S = 1.0
 RETRY_S = 30.0
-"""Time after which a reclaim that freed less than `_LEAST_SHARE` of the memory is tried again."""
-_LEAST_SHARE = 0.05
+"""Time after which a reclaim is repeated that freed less than `_LEAST_MIB` and left more than `_LEFT_MIB`."""
+_LEAST_MIB = 1.0
+_LEFT_MIB = 8.0
 EXPECTED_WORKING_SET_MIB = 32.0
 """Memory that a woken replica takes until it was measured."""
 _PROBE_S = 30.0
@@ -166,11 +167,8 @@ class ReplicaRest:
             self._enter(RestStage.PAUSED)
             self._statistics.pauses += 1
 
-    async def reclaim(self, charged_mib: float | None) -> None:
+    async def reclaim(self) -> None:
         """Move the memory of the paused replica to swap, unless a call has come meanwhile.
-
-        Args:
-            charged_mib: Memory charged to it now.
 
         Raises:
             RuntimeFault, OSError: The memory stays.
@@ -178,15 +176,13 @@ class ReplicaRest:
         async with self._changing:
             if self.calls or not self.can_be_reclaimed:
                 return
-            resting_mib = await self._runtime.reclaim(self._clone)
+            found = await self._runtime.reclaim(self._clone)
             self._statistics.reclaims += 1
-            if resting_mib is not None and charged_mib is not None:
-                freed_mib = charged_mib - resting_mib
-                if freed_mib < _LEAST_SHARE * charged_mib:  # swap is full, most likely
-                    self._reclaim_after = time.monotonic() + RETRY_S
-                    return
-                self.working_set_mib = freed_mib
-            self.resting_mib = resting_mib
+            if found is not None and found.left_mib > _LEFT_MIB and found.freed_mib < _LEAST_MIB:
+                self._reclaim_after = time.monotonic() + RETRY_S  # swap is full, most likely
+                return
+            if found is not None:
+                self.resting_mib, self.working_set_mib = found.occupied_mib, found.freed_mib
             self._enter(RestStage.RECLAIMED)
 
     async def _wake(self) -> None:
@@ -341,8 +337,7 @@ class DormancyController:
 
     async def _reclaim_one(self, replica: RestingReplica) -> None:
         try:
-            usage = await self._runtime.usage(replica.clone, deep=False)
-            await replica.rest.reclaim(usage.charged_mib)
+            await replica.rest.reclaim()
         except (base.RuntimeFault, OSError) as error:
             self._failed.add(replica.key)
             log.warning("the memory of replica %s stays: %s", replica.clone.replica_id, error)

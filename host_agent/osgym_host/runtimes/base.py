@@ -41,6 +41,7 @@ from osgym_host.runtimes.values import (
     ExitReason,
     ImageLike,
     ImageManifestLike,
+    ReclaimedMemory,
     ReplicaRecord,
     ReplicaSpec,
     RootfsImage,
@@ -63,6 +64,7 @@ __all__ = [
     "ImageManifestLike",
     "PointFailed",
     "PointNotFound",
+    "ReclaimedMemory",
     "Replica",
     "ReplicaCreateFailed",
     "ReplicaDestroyFailed",
@@ -273,12 +275,11 @@ class Runtime(ABC):
             RuntimeFault, OSError: It still stands.
         """
 
-    async def reclaim(self, replica: Replica) -> float | None:
+    async def reclaim(self, replica: Replica) -> ReclaimedMemory | None:
         """Move the memory of a paused replica to the host's swap.
 
         Returns:
-            Memory in MiB that it still occupies, its compressed pages included; None if the kernel cannot
-            reclaim the memory of one replica.
+            What was moved; None if the kernel cannot reclaim the memory of one replica.
 
         Raises:
             ReplicaNotFound: It was destroyed.

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from osgym_host.runtimes.replica_cgroup import CgroupGroup
+from osgym_host.runtimes.values import ReclaimedMemory
 
 _MIB = 1 << 20
 
@@ -69,18 +70,17 @@ pages that were used since its last look, such as those of the X server's screen
 _GAIN_MIB = 1.0
 
 
-def reclaim(group: CgroupGroup) -> float | None:
+def reclaim(group: CgroupGroup) -> ReclaimedMemory | None:
     """Move the memory of a group to swap. Blocking: 100 ms for 40 MiB, 25 ms for the working set of a step.
 
     Returns:
-        Memory in MiB that it still occupies, its compressed pages included; None if the kernel cannot do it
-        for one group, or does not say.
+        What was moved; None if the kernel cannot do it for one group, or does not say.
 
     Raises:
         OSError: The kernel refused.
     """
-    before_mib = group.charged_mib()
-    if not group.can_reclaim or before_mib is None:
+    first_mib = before_mib = group.charged_mib()
+    if not group.can_reclaim or first_mib is None or before_mib is None:
         return None
     idle_passes = 0
     for _ in range(_MAX_PASSES):
@@ -92,4 +92,5 @@ def reclaim(group: CgroupGroup) -> float | None:
         before_mib = after_mib
         if idle_passes == _IDLE_PASSES:
             break
-    return before_mib + (group.swapped_mib() or 0.0) * read_swap().ratio
+    compressed_mib = (group.swapped_mib() or 0.0) * read_swap().ratio
+    return ReclaimedMemory(max(0.0, first_mib - before_mib), before_mib, before_mib + compressed_mib)

@@ -176,6 +176,21 @@ class Usage:
 
 
 @dataclass(frozen=True, slots=True)
+class ReclaimedMemory:
+    """Memory of a replica before and after it was moved to swap.
+
+    Attributes:
+        freed_mib: Memory that was moved.
+        left_mib: Memory that could not be moved, such as the kernel's own.
+        occupied_mib: Memory that the replica still occupies, its compressed pages included.
+    """
+
+    freed_mib: float
+    left_mib: float
+    occupied_mib: float
+
+
+@dataclass(frozen=True, slots=True)
 class Capabilities:
     """Capabilities of a runtime on this host. Settings that need others are refused.
 

@@ -19,6 +19,7 @@ from osgym_host.runtimes.base import (
     Capabilities,
     GuestTampered,
     PointFailed,
+    ReclaimedMemory,
     Replica,
     ReplicaCreateFailed,
     ReplicaDestroyFailed,
@@ -340,11 +341,11 @@ class LocalRuntime(Runtime):
     async def unpause(self, replica: Replica) -> None:
         self._replicas.require(replica).group.set_frozen(False)
 
-    async def reclaim(self, replica: Replica) -> float | None:
+    async def reclaim(self, replica: Replica) -> ReclaimedMemory | None:
         found = self._replicas.require(replica)
         return await asyncio.to_thread(self._reclaim, found)
 
-    def _reclaim(self, replica: LocalReplica) -> float | None:
+    def _reclaim(self, replica: LocalReplica) -> ReclaimedMemory | None:
         rootfs = spawn.rootfs_image(replica.spec).rootfs
         self._locked_files.lock_mapped(replica.group.pids(), rootfs)
         return reclaim(replica.group)

@@ -1,0 +1,90 @@
+"""Replicas that rest on a real host: they lose nothing, wake for a call, and end like others."""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from tests.support.host_process import HostProcess, process_start, running_host, start_host, wait_until
+
+from osgym_host.images.store import Image
+from osgym_sdk import Client
+
+pytestmark = pytest.mark.desktop
+
+SOON = ("rest=reclaim", "rest_after_s=0.3", "reclaim_after_s=0.6")
+REST_S = 20.0
+
+
+@pytest.fixture
+def host(small_image: Image, tmp_path: Path) -> Iterator[HostProcess]:
+    """A host whose replicas rest after a moment."""
+    with running_host(f"rest-{os.getpid()}", log_dir=tmp_path, settings=SOON) as running:
+        yield running
+
+
+def stage(host: HostProcess, replica_id: str) -> str | None:
+    """Return how a replica rests; None once it is gone."""
+    found = [r["rest"] for r in host.replicas("ready", "leased") if r["replica_id"] == replica_id]
+    return str(found[0]) if found else None
+
+
+def rests(host: HostProcess, replica_id: str) -> None:
+    """Wait until a replica is reclaimed."""
+    wait_until(lambda: stage(host, replica_id) == "reclaimed", REST_S, f"{replica_id} reclaimed")
+
+
+def is_paused(host: HostProcess, replica_id: str) -> None:
+    """Wait until a warm replica is paused; the next two to be leased keep their memory."""
+    wait_until(lambda: stage(host, replica_id) == "paused", REST_S, f"{replica_id} paused")
+
+
+def test_a_desktop_shows_after_its_rest_what_it_showed_before(host: HostProcess) -> None:
+    """A window with unsaved text: the same frame after each rest, and the next key arrives."""
+    with Client(host.url) as client, client.episode() as episode:
+        episode.execute("xterm -geometry 60x10+100+100 -e cat >/dev/null 2>&1 &")
+        wait_until(lambda: any(w.focused and w.title == "cat" for w in episode.windows()), REST_S, "a window")
+        frames = [episode.step({"op": "type", "text": "before"}).hash]
+        for word in ("after", "again"):
+            rests(host, episode.replica_id)
+            assert episode.observe().hash == frames[-1]
+            frames.append(episode.step({"op": "type", "text": word}).hash)
+            assert frames[-1] not in frames[:-1]
+
+
+def test_a_program_that_works_keeps_its_desktop_awake(host: HostProcess) -> None:
+    """What computes in the background is not stopped, however long nobody calls."""
+    with Client(host.url) as client, client.episode() as episode:
+        rests(host, episode.replica_id)
+        episode.execute("timeout 4 sh -c 'while :; do :; done' >/dev/null 2>&1 &")
+        until = time.monotonic() + 3
+        while time.monotonic() < until:
+            assert stage(host, episode.replica_id) == "awake"
+            time.sleep(0.2)
+        rests(host, episode.replica_id)
+
+
+def test_a_resting_replica_that_dies_is_replaced(host: HostProcess) -> None:
+    """Warm ones rest as well; the death of one shows without a call."""
+    warm = host.replicas("ready")[-1]
+    is_paused(host, warm["replica_id"])
+    os.kill(warm["pid"], signal.SIGKILL)
+    wait_until(lambda: stage(host, warm["replica_id"]) is None, REST_S, "its end")
+    host.wait_ready(2)
+
+
+def test_a_killed_host_leaves_no_resting_replica(small_image: Image, tmp_path: Path) -> None:
+    """The next start removes those that are paused, too."""
+    instance = f"rest-killed-{os.getpid()}"
+    host = start_host(instance, log_dir=tmp_path, settings=SOON)
+    for replica in host.replicas("ready"):
+        is_paused(host, replica["replica_id"])
+    host.process.kill()
+    host.process.wait(REST_S)
+    with running_host(instance, log_dir=tmp_path, settings=SOON) as again:
+        survivors = {pid for pid, started in host.seen.items() if process_start(pid) == started}
+        assert not survivors, again.tail()
