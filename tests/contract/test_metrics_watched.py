@@ -72,7 +72,7 @@ async def exported(service: Service) -> dict[str, tuple[str, frozenset[str]]]:
     return found
 
 
-AT_SCRAPE = {"osgym_replicas_retired_total"}
+AT_SCRAPE = {"osgym_replicas_retired_total", "osgym_wakes_total"}
 """Counters that are made when they are asked for."""
 
 

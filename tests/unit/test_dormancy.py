@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +15,7 @@ from tests.support.waiting import until
 from osgym_host.core.dormancy import RestStage, RestTerms
 from osgym_host.guest_client import GuestClient, HostSocketError
 from osgym_host.replicas import dormancy
-from osgym_host.replicas.dormancy import ReplicaRest, WakeSlots, WakeStatistics
+from osgym_host.replicas.dormancy import ReplicaRest, WakeSlots
 from osgym_host.runtimes import base
 
 
@@ -55,7 +56,7 @@ async def resting(tmp_path: Path) -> Any:
     """A runtime and the rest of one replica of it."""
     runtime = PausableRuntime(tmp_path / "r")
     clone = await runtime.create(base.ReplicaSpec("r1", 1, FakeImage()))
-    yield runtime, ReplicaRest(runtime, clone, WakeSlots(lambda: 1e6), WakeStatistics()), clone
+    yield runtime, ReplicaRest(runtime, clone, WakeSlots(lambda: 1e6), Counter()), clone
     await runtime.stop()
 
 

@@ -10,6 +10,7 @@ from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, generate_l
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
+from osgym_host.core.dormancy import RestStage
 from osgym_host.core.plan import Blocked
 from osgym_host.core.reasons import Reason
 from osgym_host.core.states import ReplicaState
@@ -31,6 +32,15 @@ class HostCollector(Collector):
             if state is not ReplicaState.GONE:
                 replicas.add_metric([state.value], states[state.value])
         yield replicas
+        stages = Counter(row["rest"] for row in rows if row["rest"] is not None)
+        resting = GaugeMetricFamily("osgym_replicas_resting", "Replicas by rest.", labels=["stage"])
+        for stage in RestStage:
+            resting.add_metric([stage.value], stages[stage.value])
+        yield resting
+        wakes = CounterMetricFamily("osgym_wakes", "Calls that woke a replica.", labels=["stage"])
+        for stage in (RestStage.PAUSED, RestStage.RECLAIMED):
+            wakes.add_metric([stage.value], self._host.wakes()[stage])
+        yield wakes
         memory = GaugeMetricFamily("osgym_replicas_pss_mib", "Measured memory of all replicas.")
         memory.add_metric([], sum(row["pss_mib"] or 0 for row in rows))
         yield memory

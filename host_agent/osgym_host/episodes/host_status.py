@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import os
 import time
+from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from osgym_host.core.disk_pressure import DiskRoom
+from osgym_host.core.dormancy import RestStage
 from osgym_host.core.plan import Blocked, lease_pressure_percent
 from osgym_host.episodes.draining import DrainController
 from osgym_host.episodes.episode import HostEpisode
@@ -206,6 +208,11 @@ class HostStatus:
         """Return the events newer than `after`, of one replica or all; wait up to `wait_s` for the first."""
         found = await self._episodes.events.after(after, wait_s, replica_id=replica_id)
         return {"events": found, "last_id": self._episodes.events.last_id}
+
+    def wakes(self) -> Counter[RestStage]:
+        """Return the numbers of wakes by the stage before; empty where replicas never rest."""
+        dormancy = self._pool.dormancy
+        return Counter() if dormancy is None else dormancy.wakes
 
     def retired(self) -> dict[str, int]:
         """Return the numbers of retired replicas by reason."""

@@ -10,9 +10,9 @@ import contextlib
 import logging
 import os
 import time
-from collections import Counter, deque
+from collections import Counter
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from osgym_host.core.dormancy import (
     RestPlan,
@@ -46,21 +46,6 @@ _PROBE_S = 30.0
 _ROOM_LOOK_S = 0.05
 _SAME_STEP_S = 0.5
 """Time between two calls below which they belong to one step of a client."""
-
-
-@dataclass(slots=True)
-class WakeStatistics:
-    """Counters of rest since the start of the host agent.
-
-    Attributes:
-        wakes: Number of wakes by the stage before.
-        latest_ms: Durations of the latest wakes of reclaimed replicas.
-    """
-
-    pauses: int = 0
-    reclaims: int = 0
-    wakes: Counter[RestStage] = field(default_factory=Counter)
-    latest_ms: deque[float] = field(default_factory=lambda: deque(maxlen=1024))
 
 
 class WakeSlots:
@@ -105,7 +90,7 @@ class ReplicaRest:
     """
 
     def __init__(
-        self, runtime: base.Runtime, clone: base.Replica, slots: WakeSlots, statistics: WakeStatistics
+        self, runtime: base.Runtime, clone: base.Replica, slots: WakeSlots, wakes: Counter[RestStage]
     ) -> None:
         self.stage = RestStage.AWAKE
         self.since = self._idle_since = time.monotonic()
@@ -119,7 +104,7 @@ class ReplicaRest:
         self._runtime = runtime
         self._clone = clone
         self._slots = slots
-        self._statistics = statistics
+        self._wakes = wakes
         self._changing = asyncio.Lock()
 
     async def acquire(self) -> None:
@@ -165,7 +150,6 @@ class ReplicaRest:
             self.before_pause()
             await self._runtime.pause(self._clone)
             self._enter(RestStage.PAUSED)
-            self._statistics.pauses += 1
 
     async def reclaim(self) -> None:
         """Move the memory of the paused replica to swap, unless a call has come meanwhile.
@@ -177,7 +161,6 @@ class ReplicaRest:
             if self.calls or not self.can_be_reclaimed:
                 return
             found = await self._runtime.reclaim(self._clone)
-            self._statistics.reclaims += 1
             if found is not None and found.left_mib > _LEFT_MIB and found.freed_mib < _LEAST_MIB:
                 self._reclaim_after = time.monotonic() + RETRY_S  # swap is full, most likely
                 return
@@ -188,7 +171,7 @@ class ReplicaRest:
     async def _wake(self) -> None:
         try:
             async with asyncio.timeout(WAKE_TIMEOUT_S), self._changing:
-                before, began = self.stage, time.perf_counter()
+                before = self.stage
                 if before is RestStage.AWAKE:
                     return
                 if before is RestStage.PAUSED:
@@ -197,9 +180,8 @@ class ReplicaRest:
                     async with self._slots.slot():
                         await self._runtime.unpause(self._clone)
                         await self._probe()
-                    self._statistics.latest_ms.append((time.perf_counter() - began) * 1000)
                 self._enter(RestStage.AWAKE)
-                self._statistics.wakes[before] += 1
+                self._wakes[before] += 1
         except TimeoutError as exc:
             raise HostSocketError(
                 f"The replica could not be woken within {WAKE_TIMEOUT_S:g} s: the host has too little memory"
@@ -247,7 +229,8 @@ class DormancyController:
     """Pauses and reclaims the replicas of a pool that nobody uses, until it is cancelled.
 
     Attributes:
-        slots, statistics: Shared by the rests of all replicas.
+        slots: Shared by the rests of all replicas.
+        wakes: Number of wakes by the stage before.
     """
 
     def __init__(
@@ -264,7 +247,7 @@ class DormancyController:
         reserve_mib: Memory that is left to the rest of the host.
         terms: When replicas rest; with `pause_after_s` 0 they never do.
         """
-        self.statistics = WakeStatistics()
+        self.wakes: Counter[RestStage] = Counter()
         self.slots = WakeSlots(lambda: available_mib() - reserve_mib)
         self._runtime = runtime
         self._replicas = replicas
@@ -277,7 +260,7 @@ class DormancyController:
 
     def rest_of(self, clone: base.Replica) -> ReplicaRest:
         """Return the rest of a new replica."""
-        return ReplicaRest(self._runtime, clone, self.slots, self.statistics)
+        return ReplicaRest(self._runtime, clone, self.slots, self.wakes)
 
     def headroom_mib(self, awake: int) -> float:
         """Return the memory that must stay free for replicas that are to wake beside `awake` ones."""
