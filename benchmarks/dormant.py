@@ -7,7 +7,7 @@ It leases desktops one after the other. At each point of the curve it waits unti
 memory that the host lost, steps of resting and of awake desktops, and resets. Then policies that think for a
 minute between steps work on most of them, while the others rest. All frames of these steps are checked: a
 menu opens and closes, so that each frame must show one of three pictures, but for the panel with its clock.
-This host needs compressed swap: see `osgym host doctor`.
+This host needs compressed swap: see `osgym doctor`.
 """
 
 from __future__ import annotations
@@ -309,7 +309,7 @@ def main() -> None:
     text = args.points or ",".join(str(n) for n in (1, 100, 300, 600, 900, 1200) if n < args.replicas)
     args.points = sorted({*map(int, text.split(",")), args.replicas})
     if not read_swap().total_mib:
-        parser.error("this host has no swap; `osgym host doctor` says how to get compressed swap")
+        parser.error("this host has no swap; `osgym doctor` says how to get compressed swap")
     before = meminfo_mib()["MemAvailable"]
     settings = {
         "rest": "reclaim", "reclaim_after_s": 4, "max_replicas": min(4096, args.replicas + 16),

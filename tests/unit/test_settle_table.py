@@ -224,10 +224,10 @@ async def test_a_host_agent_gives_the_table_to_every_replica(tmp_path: Path, mod
     )
     runtime = FakeRuntime(tmp_path / "fake")
     agent = HostAgent(settings, ImageRef(image, "small"), runtime)
-    told = agent._make_spec("r", 1).environment
+    told = agent._make_spec("r", 1, image.digest).environment
     assert told == (calibration().environment() if mode == "auto" else ())
     calibration_path(image.folder).write_text("{")
-    assert agent._make_spec("r", 2).environment == told
+    assert agent._make_spec("r", 2, image.digest).environment == told
     if mode == "auto":
         with pytest.raises(ImageError, match="cannot be read"):
             HostAgent(settings, ImageRef(image, "small"), runtime)

@@ -19,7 +19,7 @@ async def pausable(runtime: Runtime, spec: ReplicaSpec) -> base.Replica:
     """A running replica of a runtime that can pause it."""
     replica = await runtime.create(spec)
     if not runtime.can_pause(replica):
-        pytest.skip(f"the runtime {runtime.name} cannot pause a replica here")
+        pytest.skip(f"missing: a way to pause replicas of the runtime {runtime.name}")
     return replica
 
 
