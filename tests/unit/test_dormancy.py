@@ -56,7 +56,7 @@ async def resting(tmp_path: Path) -> Any:
     """A runtime and the rest of one replica of it."""
     runtime = PausableRuntime(tmp_path / "r")
     clone = await runtime.create(base.ReplicaSpec("r1", 1, FakeImage()))
-    yield runtime, ReplicaRest(runtime, clone, WakeSlots(lambda: 1e6), Counter()), clone
+    yield runtime, ReplicaRest(runtime, clone, WakeSlots(lambda: 1e6, 32), Counter()), clone
     await runtime.stop()
 
 
@@ -144,7 +144,7 @@ async def test_a_wake_waits_for_memory_and_has_a_deadline(
     """It asks for memory, goes on as soon as there is some, and fails at its deadline."""
     _, rest, _ = resting
     free = [0.0]
-    rest._slots = WakeSlots(lambda: free[0])
+    rest._slots = WakeSlots(lambda: free[0], 32)
     await rest.pause()
     await rest.reclaim()
     monkeypatch.setattr(dormancy, "WAKE_TIMEOUT_S", 0.2)
@@ -158,7 +158,7 @@ async def test_a_wake_waits_for_memory_and_has_a_deadline(
 
 async def test_wakes_are_bounded() -> None:
     """No more than the bound wake at once, in their order."""
-    slots, inside, order = WakeSlots(lambda: 1e6, count=2), [0, 0], []
+    slots, inside, order = WakeSlots(lambda: 1e6, 32, count=2), [0, 0], []
 
     async def wake(number: int) -> None:
         async with slots.slot():
@@ -171,6 +171,26 @@ async def test_wakes_are_bounded() -> None:
     await asyncio.gather(*map(wake, range(6)))
     assert inside[1] == 2
     assert order == list(range(6))
+
+
+async def test_more_replicas_than_the_bound_wake_only_with_memory_to_spare() -> None:
+    """Below the bound each needs its own memory; above it there must be as much for the others again."""
+    free = [40.0]
+    slots = WakeSlots(lambda: free[0], most_awake=2)
+
+    async def wake() -> None:
+        async with slots.slot():
+            pass
+
+    await wake()
+    await wake()
+    assert slots.awake == 2
+    waiting = asyncio.create_task(wake())
+    await until(slots.short.is_set)
+    assert not waiting.done()
+    free[0] = 3 * slots.each_mib
+    await waiting
+    assert slots.awake == 3
 
 
 async def test_a_pool_lets_idle_replicas_rest_and_wakes_them(tmp_path: Path) -> None:

@@ -49,15 +49,25 @@ _SAME_STEP_S = 0.5
 
 
 class WakeSlots:
-    """Bounds how many reclaimed replicas wake at once, and lets none wake before there is memory for it."""
+    """Bounds how many reclaimed replicas wake at once, and lets none wake before there is memory for it.
 
-    def __init__(self, room_mib: Callable[[], float], count: int | None = None) -> None:
+    Attributes:
+        each_mib: Memory that a woken replica takes.
+        awake: Number of replicas that are awake, as last counted, and of those woken since.
+        short: Set while somebody waits for memory.
+    """
+
+    def __init__(self, room_mib: Callable[[], float], most_awake: int, count: int | None = None) -> None:
         """Args:
         room_mib: Returns the memory that woken replicas may take now.
+        most_awake: Number of awake replicas from which another one wakes only if there would be memory for
+            as many again. Without this bound they would take memory that those that work need a moment later.
         count: Number of wakes at once; None: `WAKES_PER_CORE` times the number of cores.
         """
         self.each_mib = EXPECTED_WORKING_SET_MIB
+        self.awake = 0
         self.short = asyncio.Event()
+        self._most_awake = most_awake
         self._room_mib = room_mib
         self._waking = 0
         self._slots = asyncio.Semaphore(count or WAKES_PER_CORE * len(os.sched_getaffinity(0)))
@@ -68,12 +78,17 @@ class WakeSlots:
         async with self._slots:
             self._waking += 1
             try:
-                while self._room_mib() < self._waking * self.each_mib:
+                while not self._has_room():
                     self.short.set()
                     await asyncio.sleep(_ROOM_LOOK_S)
+                self.awake += 1
                 yield
             finally:
                 self._waking -= 1
+
+    def _has_room(self) -> bool:
+        spare = 0 if self.awake < self._most_awake else self._most_awake
+        return self._room_mib() >= (self._waking + spare) * self.each_mib
 
 
 class ReplicaRest:
@@ -248,7 +263,7 @@ class DormancyController:
         terms: When replicas rest; with `pause_after_s` 0 they never do.
         """
         self.wakes: Counter[RestStage] = Counter()
-        self.slots = WakeSlots(lambda: available_mib() - reserve_mib)
+        self.slots = WakeSlots(lambda: available_mib() - reserve_mib, terms.awake)
         self._runtime = runtime
         self._replicas = replicas
         self._available_mib = available_mib
@@ -256,7 +271,7 @@ class DormancyController:
         self.terms = terms
         self._failed: set[str] = set()
         self._at_once = RECLAIMS_PER_CORE * len(os.sched_getaffinity(0))
-        self._behind = False
+        self._behind = self._somebody_waits = False
 
     def rest_of(self, clone: base.Replica) -> ReplicaRest:
         """Return the rest of a new replica."""
@@ -274,6 +289,7 @@ class DormancyController:
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(_ROOM_LOOK_S if self._behind else TICK_S):
                     await self.slots.short.wait()
+            self._somebody_waits = self.slots.short.is_set()
             self.slots.short.clear()
             try:
                 await self._look()
@@ -286,7 +302,10 @@ class DormancyController:
         self._failed &= live.keys()
         free = [live[key] for key in live.keys() - self._failed if not live[key].rest.calls]
         awake = sum(replica.rest.stage is RestStage.AWAKE for replica in live.values())
+        self.slots.awake = awake
         short_mib = self._reserve_mib + self.headroom_mib(awake) - self._available_mib()
+        if self._somebody_waits:
+            short_mib = max(short_mib, self.terms.awake * self.slots.each_mib)
         views = [replica.rest.view(replica.key, replica.turn) for replica in free]
         plan = plan_rest(self.terms, views, short_mib, self.slots.each_mib)
         await self._pause(plan, live)
