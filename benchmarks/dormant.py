@@ -19,6 +19,7 @@ import json
 import random
 import time
 from collections import Counter
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -277,13 +278,18 @@ def oom_kills() -> int:
     return int(rows["oom_kill"])
 
 
-async def measure(url: str, args: argparse.Namespace, before_mib: float) -> dict[str, Any]:
+async def measure(
+    url: str, args: argparse.Namespace, before_mib: float, keep: Callable[[dict[str, Any]], Path]
+) -> Path:
+    """Measure everything, and save what there is after each phase, since the whole takes an hour."""
     async with AsyncClient(url, timeouts=Timeouts(step_s=600)) as client:
         desktops = Desktops(client, url, before_mib)
         result: dict[str, Any] = {"curve": await curve(desktops, args.points)}
+        where = keep(result)
         if args.worked:
             await desktops.rest()
             result["batch"] = await batch(desktops, args.worked)
+            keep(result)
             result["work"] = await work(desktops, args.worked, args.think_s, args.minutes)
             result["alive"] = len(await desktops.replicas())
         result["frames"] = {kind: sum(counts.values()) for kind, counts in desktops.frames.counts.items()}
@@ -292,9 +298,10 @@ async def measure(url: str, args: argparse.Namespace, before_mib: float) -> dict
         print(
             f"  frames {result['frames']}, wrong {result['wrong_frames']}; failures {desktops.failures[:5]}"
         )
+        where = keep(result)
         for episode in desktops.episodes:
             await episode.aclose()
-        return result
+        return where
 
 
 def main() -> None:
@@ -316,11 +323,13 @@ def main() -> None:
         "cpu_per_replica": 0, "warm": 2, "trajectory": "off", "replica_ram_mib": 512,
     } | dict(pair.split("=", 1) for pair in args.set)  # fmt: skip
     print(f"{machine()}\nswap {read_swap()}, image {args.image}, settings {settings}")
+    about = {"machine": machine(), "swap": str(read_swap()), "settings": settings}
+
+    def keep(result: dict[str, Any]) -> Path:
+        return save("dormant", {**about, **result}, args.out)
+
     with local_service(args.image, settings) as (url, _):
-        result = asyncio.run(measure(url, args, before))
-    where = save(
-        "dormant", {"machine": machine(), "swap": str(read_swap()), "settings": settings, **result}, args.out
-    )
+        where = asyncio.run(measure(url, args, before, keep))
     print(f"raw series in {where}")
 
 
