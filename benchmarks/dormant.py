@@ -85,7 +85,7 @@ class Desktops:
         self.before_mib = before_mib
         self.episodes: list[AsyncEpisode] = []
         self.frames = Frames()
-        self.failures: list[str] = []
+        self.failures: Counter[str] = Counter()
         self._used: set[str] = set()
 
     async def grow(self, count: int) -> float:
@@ -128,7 +128,7 @@ class Desktops:
         try:
             seen = await episode.step(OPEN if kind == "open" else CLOSE)
         except OSGymError as error:
-            self.failures.append(f"{type(error).__name__}: {error}"[:300])
+            self.failures[f"{type(error).__name__}: {error}".partition(" (")[0][:300]] += 1
             return None
         took_ms = (time.perf_counter() - began) * 1000
         # From the second time on, the menu underlines letters, since a key was used before.
@@ -235,7 +235,7 @@ async def work(desktops: Desktops, count: int, think_s: float, minutes: float) -
                     **{stage: stages[stage] for stage in ("awake", "paused", "reclaimed")},
                 }
             )
-            print(f"  {samples[-1]}  {len(rows)} steps, {len(desktops.failures)} failures", flush=True)
+            print(f"  {samples[-1]}  {len(rows)} steps, {desktops.failures.total()} failures", flush=True)
             await asyncio.sleep(60)
 
     watching = asyncio.create_task(watch())
@@ -296,7 +296,7 @@ async def measure(
         result["wrong_frames"] = desktops.frames.wrong()
         result["failures"] = desktops.failures
         print(
-            f"  frames {result['frames']}, wrong {result['wrong_frames']}; failures {desktops.failures[:5]}"
+            f"  frames {result['frames']}, wrong {result['wrong_frames']}; failures {dict(desktops.failures)}"
         )
         where = keep(result)
         for episode in desktops.episodes:
