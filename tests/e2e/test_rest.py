@@ -81,10 +81,12 @@ def test_a_killed_host_leaves_no_resting_replica(small_image: Image, tmp_path: P
     """The next start removes those that are paused, too."""
     instance = f"rest-killed-{os.getpid()}"
     host = start_host(instance, log_dir=tmp_path, settings=SOON)
-    for replica in host.replicas("ready"):
-        is_paused(host, replica["replica_id"])
-    host.process.kill()
-    host.process.wait(REST_S)
+    try:
+        for replica in host.replicas("ready"):
+            is_paused(host, replica["replica_id"])
+    finally:
+        host.process.kill()
+        host.process.wait(REST_S)
     with running_host(instance, log_dir=tmp_path, settings=SOON) as again:
         survivors = {pid for pid, started in host.seen.items() if process_start(pid) == started}
         assert not survivors, again.tail()
