@@ -87,7 +87,7 @@ def density() -> Any:
     """Return the memory that the host lost over the desktops on it, for both runtimes and at rest."""
     return {
         "local": [[row["replicas"], round(row["host_mib"])] for row in load("density")["curve"]],
-        "local, at rest": [[row["replicas"], round(row["lost_mib"])] for row in load("dormant")["curve"]],
+        "local, at rest": [[row["replicas"], round(row["lost_mib"])] for row in load("resting")["curve"]],
         "qemu": [[row["replicas"], round(row["lost"])] for row in load("vm_density_full")["curve"]],
     }
 

@@ -18,10 +18,10 @@ from osgym_host.api.metrics import HostCollector
 from osgym_host.core.admission import Budget
 from osgym_host.core.cpu_credit import CreditTerms
 from osgym_host.core.desktop_budget import DesktopBudget
-from osgym_host.core.dormancy import RestTerms
 from osgym_host.core.plan import PoolSpec
 from osgym_host.core.rate_limit import RateLimit
 from osgym_host.core.reasons import Reason
+from osgym_host.core.rest import RestTerms
 from osgym_host.core.warm_apps import parse_warm_apps
 from osgym_host.core.wrong_tokens import WrongTokens
 from osgym_host.episodes.checkpoint_store import Checkpoint, CheckpointStore
@@ -384,12 +384,19 @@ def _budget(settings: Settings, ram_mib: int) -> Budget:
 
 
 def _rest_terms(settings: Settings) -> RestTerms | None:
-    """Return when replicas rest; None: never."""
-    rest = settings.rest
+    """Return when replicas rest; None: never.
+
+    Raises:
+        OSError: The kernel does not say what swap there is.
+    """
+    rest, swap = settings.rest, read_swap()
     if rest == "auto":
-        rest = "reclaim" if read_swap().compressed else "off"
+        rest = "reclaim" if swap.compressed else "off"
     if rest == "off":
         return None
+    if rest == "reclaim" and not swap.total_mib:
+        log.warning("rest=reclaim: this host has no swap, so replicas are only paused; see `osgym doctor`")
+        rest = "pause"
     return RestTerms(
         pause_after_s=settings.rest_after_s,
         reclaim_after_s=settings.reclaim_after_s if rest == "reclaim" else 0.0,

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
 
+from osgym_host.doctor import machine
+from osgym_host.doctor.result import DoctorContext, Status
+from osgym_host.runtimes.replica_cgroup import CgroupGroup
 from osgym_host.runtimes.swap import EXPECTED_RATIO, Swap, read_swap
 
 HEAD = "Filename\t\t\t\tType\t\tSize\t\tUsed\t\tPriority\n"
@@ -53,3 +57,32 @@ def test_pages_on_a_disk_occupy_no_memory(tmp_path: Path) -> None:
     """They lower the ratio of what is in both."""
     lines = "/swap file\t1048576\t1048576\t-2\n/dev/zram0 partition\t1048576\t1048576\t100\n"
     assert host(tmp_path, lines, zram0=(1024, 256)).ratio == pytest.approx(0.125)
+
+
+def test_version_2_may_swap_only_while_it_is_reclaimed(tmp_path: Path) -> None:
+    """All that is charged is asked for; afterwards the caps on swap are back, those of child groups too."""
+    session = tmp_path / "session"
+    session.mkdir()
+    for folder in (tmp_path, session):
+        (folder / "memory.swap.max").write_text("0")
+    (tmp_path / "memory.current").write_text("41943040\n")
+    (tmp_path / "memory.reclaim").write_text("")
+    group = CgroupGroup({"": tmp_path, "memory": tmp_path}, {"": 2, "memory": 2})
+    assert group.can_reclaim
+    group.reclaim()
+    assert int((tmp_path / "memory.reclaim").read_text()) == 40 * MIB
+    assert [(folder / "memory.swap.max").read_text() for folder in (tmp_path, session)] == ["0", "0"]
+
+
+@pytest.mark.parametrize(
+    ("swap", "status"), [(Swap(), Status.WARN), (Swap(8192, 8192, True, 0.25), Status.OK)]
+)
+async def test_doctor_says_how_to_get_compressed_swap(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, swap: Swap, status: Status
+) -> None:
+    """With four times the memory of this host, where there is none."""
+    monkeypatch.setattr(machine, "read_swap", lambda: swap)
+    (finding,) = await machine.check_swap(DoctorContext(tmp_path, replicas=8))
+    assert finding.status is status
+    total_mib = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") // MIB
+    assert (f"echo {total_mib * 4}M" in finding.remedy) == (status is Status.WARN)

@@ -10,9 +10,9 @@ from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, generate_l
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
-from osgym_host.core.dormancy import RestStage
 from osgym_host.core.plan import Blocked
 from osgym_host.core.reasons import Reason
+from osgym_host.core.rest import RestStage
 from osgym_host.core.states import ReplicaState
 from osgym_host.episodes.host_status import HostStatus
 from osgym_protocol.host_api import HostState

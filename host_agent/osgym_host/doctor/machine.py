@@ -20,9 +20,11 @@ from osgym_host.runtimes.swap import read_swap
 _MIB = 1 << 20
 _IDLE_REPLICA_MIB = 150
 """Memory of an idle desktop, all its processes (PSS), rounded up; benchmarks/replica_cost.py measures it."""
-RESTING_REPLICA_MIB = 13
-"""Memory of an idle desktop at rest, with all that 1,500 of them cost; benchmarks/dormant.py measures it."""
-SWAP_PER_RAM = 4
+_AWAKE_REPLICA_MIB = 44
+"""Memory that an idle desktop of the image full has for itself, beside others like it."""
+_RESTING_REPLICA_MIB = 12
+"""Memory of such a desktop at rest, with all that 1,500 of them cost; benchmarks/resting.py measures it."""
+_SWAP_PER_RAM = 4
 """Size of compressed swap for each MiB of RAM. An idle desktop has 40 to 44 MiB there, which occupy 8: a host
 that is full of them needs 3.6 times its RAM. What is not used costs nothing."""
 _BUSY_REPLICA_MIB = 600
@@ -74,18 +76,17 @@ async def check_swap(context: DoctorContext) -> list[Finding]:
     if swap.compressed:
         found = (
             f"{swap.total_mib / 1024:.0f} GiB of compressed swap take the memory of resting replicas: "
-            f"an idle desktop occupies about {RESTING_REPLICA_MIB} MiB instead of {_IDLE_REPLICA_MIB}."
+            f"an idle desktop occupies about {_RESTING_REPLICA_MIB} MiB instead of {_AWAKE_REPLICA_MIB}."
         )
         return [Finding("swap", Status.OK, found, facts=facts)]
     found = (
         "There is no compressed swap, so that replicas keep their memory while nobody uses them. With it, an "
-        f"idle desktop occupies about {RESTING_REPLICA_MIB} MiB instead of {_IDLE_REPLICA_MIB}."
+        f"idle desktop occupies about {_RESTING_REPLICA_MIB} MiB instead of {_AWAKE_REPLICA_MIB}."
     )
-    size_mib = await asyncio.to_thread(_total_ram_mib) * SWAP_PER_RAM
+    size_mib = await asyncio.to_thread(_total_ram_mib) * _SWAP_PER_RAM
     remedy = (
-        "As root: modprobe zram; echo lz4 > /sys/block/zram0/comp_algorithm; "
-        f"echo {size_mib}M > /sys/block/zram0/disksize; mkswap /dev/zram0; swapon -p 100 /dev/zram0; "
-        "sysctl vm.page-cluster=0. To keep it: install systemd-zram-generator."
+        f"As root: modprobe zram; echo {size_mib}M > /sys/block/zram0/disksize; mkswap /dev/zram0; "
+        "swapon -p 100 /dev/zram0; sysctl vm.page-cluster=0. To keep it: install systemd-zram-generator."
     )
     return [Finding("swap", Status.WARN, found, remedy, facts=facts)]
 

@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import Any
 
 from osgym_host.core.disk_pressure import DiskRoom
-from osgym_host.core.dormancy import RestStage
 from osgym_host.core.plan import Blocked, lease_pressure_percent
+from osgym_host.core.rest import RestStage
 from osgym_host.episodes.draining import DrainController
 from osgym_host.episodes.episode import HostEpisode
 from osgym_host.episodes.service import EpisodeService
@@ -211,8 +211,8 @@ class HostStatus:
 
     def wakes(self) -> Counter[RestStage]:
         """Return the numbers of wakes by the stage before; empty where replicas never rest."""
-        dormancy = self._pool.dormancy
-        return Counter() if dormancy is None else dormancy.wakes
+        rest = self._pool.rest
+        return Counter() if rest is None else rest.wakes
 
     def retired(self) -> dict[str, int]:
         """Return the numbers of retired replicas by reason."""

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 
 from osgym_host.core.fair_queue import UNNAMED, ClientKey
 from osgym_host.core.reasons import Reason
+from osgym_host.guest_client import HostSocketError
 from osgym_host.replicas.lease_queue import Waiter
 from osgym_host.replicas.manager import OnRevoked, ReplicaManager
 from osgym_host.replicas.pool import Pool
@@ -76,7 +77,10 @@ class ReplicaBrancher:
         if manager.clone is None:
             raise base.ReplicaNotFound("the replica is gone", replica_id=manager.replica_id)
         if manager.rest is not None:
-            await manager.rest.acquire()
+            try:
+                await manager.rest.acquire()
+            except HostSocketError as error:
+                raise base.PointFailed(str(error), replica_id=manager.replica_id) from error
         manager.points_under_way += 1
         try:
             return await self.saved.take(manager.clone, keep=keep)

@@ -15,15 +15,15 @@ from typing import Any, Protocol, assert_never
 
 from osgym_host import log_subject
 from osgym_host.core import states
-from osgym_host.core.dormancy import RestStage
 from osgym_host.core.reasons import Reason
+from osgym_host.core.rest import RestStage
 from osgym_host.core.slowness import is_of_the_host
 from osgym_host.core.states import ReplicaState
 from osgym_host.core.warm_apps import WarmApp
 from osgym_host.guest_client import GuestClient, GuestError, GuestRefused, GuestTimeout, GuestUnreachable
 from osgym_host.logs import escape_controls, quote_lines
-from osgym_host.replicas.dormancy import ReplicaRest
 from osgym_host.replicas.exit_reasons import CONSOLE_CHARS, ENDED_BY_SIGTERM, reason_of_exit
+from osgym_host.replicas.rest import ReplicaRest
 from osgym_host.replicas.stall_watch import StallWatch
 from osgym_host.replicas.warming import Warming
 from osgym_host.runtimes import base

@@ -14,14 +14,13 @@ from functools import partial
 from osgym_host.core.admission import MIN_SAMPLES, Admission, Budget, RestingLoad
 from osgym_host.core.backoff import Backoff
 from osgym_host.core.cpu_credit import CreditTerms
-from osgym_host.core.dormancy import RestStage, RestTerms
 from osgym_host.core.fair_queue import UNNAMED, ClientKey
 from osgym_host.core.image_split import RecentDemand, updated_split
 from osgym_host.core.plan import Blocked, PoolSpec, PoolView, blocked_by, plan, sum_of
 from osgym_host.core.reasons import Reason, Recovery, consequence
+from osgym_host.core.rest import RestStage, RestTerms
 from osgym_host.core.states import ReplicaState
 from osgym_host.replicas.cpu_shares import CpuShares
-from osgym_host.replicas.dormancy import DormancyController, RestingReplica
 from osgym_host.replicas.events import EventLog
 from osgym_host.replicas.guest_pulse import GuestPulse, PulseOptions
 from osgym_host.replicas.lease_queue import LeaseQueue, Waiter
@@ -30,6 +29,7 @@ from osgym_host.replicas.measured_admission import LoadProbe, MeasuredAdmission
 from osgym_host.replicas.pool_errors import PoolExhausted, PoolStopping, blocking_setting
 from osgym_host.replicas.replica_set import ReplicaSet
 from osgym_host.replicas.reservations import Reservation, Reservations
+from osgym_host.replicas.rest import RestController, RestingReplica
 from osgym_host.replicas.usage_monitor import UsageMonitor, UsageOptions
 from osgym_host.runtimes import base
 from osgym_host.runtimes.swap import read_swap
@@ -93,16 +93,16 @@ class Pool:
         self._pulse = GuestPulse(replicas.managers, replicas.runtime.used_cpu_s, pulse_options)
         self._usage = UsageMonitor(replicas.runtime, replicas.managers, self.admission.disk_room, options)
         self._cpu_shares = CpuShares(replicas.runtime, replicas.managers, credit_terms)
-        self.dormancy: DormancyController | None = None
+        self.rest: RestController | None = None
         if rest_terms is not None:
-            self.dormancy = DormancyController(
+            self.rest = RestController(
                 replicas.runtime,
                 self._resting,
                 self.admission.available_mib,
                 budget.ram_reserve_mib,
                 rest_terms,
             )
-            replicas.make_rest = self.dormancy.rest_of
+            replicas.make_rest = self.rest.rest_of
 
     def view(self) -> PoolView:
         """Return the numbers of replicas by state; one that is made for a lease counts as leased."""
@@ -148,8 +148,8 @@ class Pool:
             asyncio.create_task(self._pulse.run(), name="pool:ask guests"),
             asyncio.create_task(self._cpu_shares.run(), name="pool:share processors"),
         ]
-        if self.dormancy is not None:
-            self._background.append(asyncio.create_task(self.dormancy.run(), name="pool:rest"))
+        if self.rest is not None:
+            self._background.append(asyncio.create_task(self.rest.run(), name="pool:rest"))
         self._replan()
 
     def stop_leasing(self, refusal: Callable[[], PoolStopping] = PoolStopping) -> None:
@@ -360,14 +360,14 @@ class Pool:
 
     def _resting_load(self) -> RestingLoad | None:
         """Return the memory of resting replicas for admission; None where none was reclaimed yet."""
-        if self.dormancy is None:
+        if self.rest is None:
             return None
         rests = [m.rest for m in self.replicas.managers() if m.rest is not None]
         awake = sum(rest.stage is RestStage.AWAKE for rest in rests)
         each_mib = [rest.resting_mib for rest in rests if rest.resting_mib is not None]
         if len(each_mib) < MIN_SAMPLES:
             return None
-        return RestingLoad(each_mib, self.dormancy.headroom_mib(awake), read_swap().free_mib)
+        return RestingLoad(each_mib, self.rest.headroom_mib(awake), read_swap().free_mib)
 
     def _grant_reservations(self, admission: Admission, view: PoolView) -> Admission:
         """Grant capacity to waiting requests; ready replicas are retired for the first request when

@@ -8,9 +8,9 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 
 from osgym_host.core.reasons import Reason
-from osgym_host.replicas.dormancy import ReplicaRest
 from osgym_host.replicas.journal import ReplicaJournal
 from osgym_host.replicas.manager import Deadlines, ManagerListener, ReplicaManager
+from osgym_host.replicas.rest import ReplicaRest
 from osgym_host.replicas.saved_desktops import SavedDesktops
 from osgym_host.replicas.warming import Warming
 from osgym_host.runtimes import base

@@ -9,6 +9,7 @@ looked at. The programs of an idle desktop of the image full have 94 MiB of file
 from __future__ import annotations
 
 import ctypes
+import itertools
 import logging
 import mmap
 import os
@@ -18,6 +19,14 @@ from pathlib import Path
 
 log = logging.getLogger(__name__)
 
+_REPLICAS = 8
+"""Number of replicas that must have mapped a file before it is locked. One guest alone cannot take memory of
+the host by mapping files, and for a few replicas an eviction costs little."""
+_MAX_NAMES = 20_000
+_MAX_PROCESSES = 64
+_MAX_MAPS_BYTES = 256 * 1024
+"""Bounds on what a guest can make this process read and keep: names of files, processes of a replica, and the
+list of mappings of a process (the 11 processes of an idle desktop have 3 to 47 KiB each)."""
 MAX_LOCKED_MIB = 768
 """Bound on all locked files of a host agent: office suite and browser of the image full have some 500 MiB."""
 _MIB = 1 << 20
@@ -29,8 +38,8 @@ class LockedFiles:
     """Files of golden images that this process keeps in memory until `close`. Blocking; for any thread."""
 
     def __init__(self, max_mib: int = MAX_LOCKED_MIB) -> None:
-        self._left_bytes = max_mib * _MIB
-        self._seen: set[tuple[Path, str]] = set()
+        self._max_bytes = self._left_bytes = max_mib * _MIB
+        self._mapped_by: dict[tuple[Path, str], set[str]] = {}
         self._locked: list[tuple[int, int]] = []
         self._lock = threading.Lock()
         self._libc = ctypes.CDLL(None, use_errno=True)
@@ -40,18 +49,28 @@ class LockedFiles:
         )  # fmt: skip
         self._libc.munmap.argtypes = (ctypes.c_void_p, ctypes.c_size_t)
 
-    def lock_mapped(self, pids: Iterable[int], rootfs: Path) -> None:
-        """Lock the files of an image that these processes map, as far as the bound allows.
+    def lock_mapped(self, replica_id: str, pids: Iterable[int], rootfs: Path) -> None:
+        """Lock the files of an image that `_REPLICAS` replicas have mapped, as far as the bound allows.
 
         Only regular files of the image are opened, and only read: a file that a guest made has another inode
         number than the image's of that name, or none.
+
+        Args:
+            replica_id: Replica whose processes are looked at.
+            pids: Its processes.
+            rootfs: Its image.
         """
+        files = {found for pid in itertools.islice(pids, _MAX_PROCESSES) for found in _mapped_files(pid)}
         with self._lock:
-            for pid in pids:
-                for inode, name in _mapped_files(pid):
-                    if (rootfs, name) not in self._seen:
-                        self._seen.add((rootfs, name))
-                        self._lock_file(rootfs, inode, name)
+            for inode, name in files:
+                users = self._mapped_by.get((rootfs, name))
+                if users is None and len(self._mapped_by) < _MAX_NAMES:
+                    users = self._mapped_by[rootfs, name] = set()
+                if users is None or len(users) >= _REPLICAS:
+                    continue
+                users.add(replica_id)
+                if len(users) == _REPLICAS:
+                    self._lock_file(rootfs, inode, name)
 
     def close(self) -> None:
         """Unlock all files. Idempotent."""
@@ -59,7 +78,8 @@ class LockedFiles:
             while self._locked:
                 address, size = self._locked.pop()
                 self._libc.munmap(address, size)
-            self._seen.clear()
+            self._mapped_by.clear()
+            self._left_bytes = self._max_bytes
 
     def _lock_file(self, rootfs: Path, inode: int, name: str) -> None:
         path = rootfs.resolve() / name.lstrip("/")
@@ -87,10 +107,11 @@ class LockedFiles:
 def _mapped_files(pid: int) -> Iterable[tuple[int, str]]:
     """Yield inode number and name of each file that a process maps; nothing once it is gone."""
     try:
-        lines = Path(f"/proc/{pid}/maps").read_text(errors="surrogateescape").splitlines()
+        with Path(f"/proc/{pid}/maps").open("rb") as maps:
+            text = maps.read(_MAX_MAPS_BYTES).decode(errors="surrogateescape")
     except OSError:
         return
-    for line in lines:
+    for line in text.rpartition("\n")[0].splitlines():  # the last line may be cut
         fields = line.split(None, 5)
         if len(fields) == 6 and fields[5].startswith("/"):
             yield int(fields[4]), fields[5]

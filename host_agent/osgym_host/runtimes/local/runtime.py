@@ -347,7 +347,7 @@ class LocalRuntime(Runtime):
 
     def _reclaim(self, replica: LocalReplica) -> ReclaimedMemory | None:
         rootfs = spawn.rootfs_image(replica.spec).rootfs
-        self._locked_files.lock_mapped(replica.group.pids(), rootfs)
+        self._locked_files.lock_mapped(replica.replica_id, replica.group.pids(), rootfs)
         return reclaim(replica.group)
 
     async def witness(self, replica: Replica) -> None:

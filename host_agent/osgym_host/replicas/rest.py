@@ -1,6 +1,7 @@
-"""Rest of replicas between calls: paused when idle, their memory in swap when it is needed, woken by a call.
+"""Rest of replicas between calls: they are paused when idle, and a call wakes them.
 
-`core.dormancy` decides; here are the effects. All for one event loop.
+Where memory is needed, that of paused replicas goes to swap. `core.rest` decides; here are the effects. All
+for one event loop.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from collections import Counter
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from dataclasses import dataclass
 
-from osgym_host.core.dormancy import (
+from osgym_host.core.rest import (
     RestPlan,
     RestStage,
     RestTerms,
@@ -96,7 +97,6 @@ class ReplicaRest:
 
     Attributes:
         stage: Its present state.
-        since: Time of the last change of `stage`, on the monotonic clock.
         calls: Number of calls in flight; while there is one, the replica is awake.
         resting_mib: Memory that it occupied when it was last reclaimed; None before.
         working_set_mib: Memory that its last reclaim freed; None before.
@@ -108,7 +108,7 @@ class ReplicaRest:
         self, runtime: base.Runtime, clone: base.Replica, slots: WakeSlots, wakes: Counter[RestStage]
     ) -> None:
         self.stage = RestStage.AWAKE
-        self.since = self._idle_since = time.monotonic()
+        self._idle_since = time.monotonic()
         self.calls = 0
         self.resting_mib: float | None = None
         self.working_set_mib: float | None = None
@@ -150,17 +150,21 @@ class ReplicaRest:
 
     @property
     def can_be_reclaimed(self) -> bool:
-        """Whether it is paused, and no attempt has failed a moment ago."""
+        """Whether it is paused, and no reclaim has failed within the last `RETRY_S`."""
         return self.stage is RestStage.PAUSED and time.monotonic() >= self._reclaim_after
 
-    async def pause(self) -> None:
-        """Pause the replica, unless a call has come meanwhile.
+    async def pause(self, idle_s: float = 0.0) -> None:
+        """Pause the replica, unless a call uses it or has used it within `idle_s`.
+
+        A call may have come and gone since the pause was planned, and may have started a program.
 
         Raises:
             RuntimeFault, OSError: It could not be paused, and runs on.
         """
         async with self._changing:
             if self.calls or self.stage is not RestStage.AWAKE:
+                return
+            if time.monotonic() - self._idle_since < idle_s:
                 return
             self.before_pause()
             await self._runtime.pause(self._clone)
@@ -190,12 +194,11 @@ class ReplicaRest:
                 if before is RestStage.AWAKE:
                     return
                 if before is RestStage.PAUSED:
-                    await self._runtime.unpause(self._clone)
+                    await self._unpause()
                 else:
                     async with self._slots.slot():
-                        await self._runtime.unpause(self._clone)
+                        await self._unpause()
                         await self._probe()
-                self._enter(RestStage.AWAKE)
                 self._wakes[before] += 1
         except TimeoutError as exc:
             raise HostSocketError(
@@ -206,6 +209,11 @@ class ReplicaRest:
         except (base.RuntimeFault, OSError) as exc:
             raise HostSocketError(f"The replica could not be woken: {exc}", delivered=False) from exc
 
+    async def _unpause(self) -> None:
+        """Unpause the replica, which is awake from then on, even if its caller gives up."""
+        await self._runtime.unpause(self._clone)
+        self._enter(RestStage.AWAKE)
+
     async def _probe(self) -> None:
         """Wait until the guest agent answers: its memory is back then."""
         async with GuestClient(self._clone.guest, token=self._clone.guest_token) as client:
@@ -213,7 +221,7 @@ class ReplicaRest:
                 await client.health(timeout_s=_PROBE_S)
 
     def _enter(self, stage: RestStage) -> None:
-        self.stage, self.since, self._cpu_s = stage, time.monotonic(), None
+        self.stage, self._cpu_s = stage, None
 
     def _used_cpu(self) -> float | None:
         """Return the share of a core used since the last look at this replica; None at the first."""
@@ -240,7 +248,7 @@ class RestingReplica:
     turn: int | None
 
 
-class DormancyController:
+class RestController:
     """Pauses and reclaims the replicas of a pool that nobody uses, until it is cancelled.
 
     Attributes:
@@ -260,7 +268,7 @@ class DormancyController:
         replicas: Returns the live replicas.
         available_mib: Returns the host's available memory, read afresh.
         reserve_mib: Memory that is left to the rest of the host.
-        terms: When replicas rest; with `pause_after_s` 0 they never do.
+        terms: When replicas rest.
         """
         self.wakes: Counter[RestStage] = Counter()
         self.slots = WakeSlots(lambda: available_mib() - reserve_mib, terms.awake)
@@ -268,7 +276,7 @@ class DormancyController:
         self._replicas = replicas
         self._available_mib = available_mib
         self._reserve_mib = reserve_mib
-        self.terms = terms
+        self._terms = terms
         self._failed: set[str] = set()
         self._at_once = RECLAIMS_PER_CORE * len(os.sched_getaffinity(0))
         self._behind = self._somebody_waits = False
@@ -279,12 +287,10 @@ class DormancyController:
 
     def headroom_mib(self, awake: int) -> float:
         """Return the memory that must stay free for replicas that are to wake beside `awake` ones."""
-        return max(0, self.terms.awake - awake) * self.slots.each_mib
+        return max(0, self._terms.awake - awake) * self.slots.each_mib
 
     async def run(self) -> None:
         """Look at the replicas until cancelled."""
-        if not self.terms.pause_after_s:
-            return
         while True:
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(_ROOM_LOOK_S if self._behind else TICK_S):
@@ -305,18 +311,20 @@ class DormancyController:
         self.slots.awake = awake
         short_mib = self._reserve_mib + self.headroom_mib(awake) - self._available_mib()
         if self._somebody_waits:
-            short_mib = max(short_mib, self.terms.awake * self.slots.each_mib)
+            short_mib = max(short_mib, self._terms.awake * self.slots.each_mib)
         views = [replica.rest.view(replica.key, replica.turn) for replica in free]
-        plan = plan_rest(self.terms, views, short_mib, self.slots.each_mib)
-        await self._pause(plan, live)
+        plan = plan_rest(self._terms, views, short_mib, self.slots.each_mib)
+        await self._pause(plan, live, {view.key: view.idle_s for view in views})
         await self._reclaim(plan, live)
 
-    async def _pause(self, plan: RestPlan, live: Mapping[str, RestingReplica]) -> None:
+    async def _pause(
+        self, plan: RestPlan, live: Mapping[str, RestingReplica], idle_s: Mapping[str, float]
+    ) -> None:
         for key in plan.pause:
             replica = live[key]
             try:
                 if self._runtime.can_pause(replica.clone):
-                    await replica.rest.pause()
+                    await replica.rest.pause(idle_s[key])
                 else:
                     self._failed.add(key)
             except (base.RuntimeFault, OSError) as error:

@@ -12,10 +12,9 @@ from tests.support.fake_runtime import FakeImage, FakeRuntime
 from tests.support.pools import nobody, pool_of
 from tests.support.waiting import until
 
-from osgym_host.core.dormancy import RestStage, RestTerms
+from osgym_host.core.rest import RestStage, RestTerms
 from osgym_host.guest_client import GuestClient, HostSocketError
-from osgym_host.replicas import dormancy
-from osgym_host.replicas.dormancy import ReplicaRest, WakeSlots
+from osgym_host.replicas.rest import ReplicaRest, WakeSlots
 from osgym_host.runtimes import base
 
 
@@ -61,7 +60,7 @@ async def resting(tmp_path: Path) -> Any:
 
 
 async def test_a_call_wakes_a_reclaimed_replica(resting: Any) -> None:
-    """It is unpaused before the call goes out; what it occupied is known."""
+    """The replica is unpaused before the call goes out; its memory at rest was measured."""
     runtime, rest, clone = resting
     await rest.pause()
     await rest.reclaim()
@@ -115,6 +114,29 @@ async def test_a_call_that_comes_during_a_pause_undoes_it(resting: Any) -> None:
     assert (rest.stage, rest.calls) == (RestStage.AWAKE, 1)
 
 
+async def test_a_pause_that_was_planned_before_a_call_is_dropped(resting: Any) -> None:
+    """The call may have started a program, which nobody has seen to be idle."""
+    runtime, rest, _ = resting
+    idle_s = rest.view("r1", None).idle_s
+    await rest.acquire()
+    rest.release()
+    await rest.pause(idle_s + 0.001)
+    assert runtime.calls == []
+
+
+async def test_a_caller_that_gives_up_leaves_the_replica_awake(resting: Any) -> None:
+    """Its processes run by then, so that it must be watched and can rest again."""
+    runtime, rest, _ = resting
+    await rest.pause()
+    await rest.reclaim()
+    rest._probe = asyncio.Event().wait
+    call = asyncio.create_task(rest.acquire())
+    await until(lambda: runtime.calls[-1] == "unpause")
+    call.cancel()
+    await asyncio.gather(call, return_exceptions=True)
+    assert (rest.stage, rest.calls) == (RestStage.AWAKE, 0)
+
+
 async def test_connections_close_before_a_pause(resting: Any) -> None:
     """The guest agent's own timeout would close them after the wake, with a request on them."""
     _, rest, clone = resting
@@ -147,7 +169,7 @@ async def test_a_wake_waits_for_memory_and_has_a_deadline(
     rest._slots = WakeSlots(lambda: free[0], 32)
     await rest.pause()
     await rest.reclaim()
-    monkeypatch.setattr(dormancy, "WAKE_TIMEOUT_S", 0.2)
+    monkeypatch.setattr("osgym_host.replicas.rest.WAKE_TIMEOUT_S", 0.2)
     with pytest.raises(HostSocketError, match=r"within 0\.2 s: the host has too little memory"):
         await rest.acquire()
     assert rest._slots.short.is_set()

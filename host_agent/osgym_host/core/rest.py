@@ -33,7 +33,7 @@ class RestTerms:
     """When replicas rest.
 
     Attributes:
-        pause_after_s: Time without a call after which an idle replica is paused; 0: never.
+        pause_after_s: Time without a call after which an idle replica is paused.
         reclaim_after_s: Time without a call after which the memory of a paused replica is reclaimed, even if
             there is enough; 0: never.
         awake: Number of replicas that must be able to be awake at once; memory for them is kept free.
@@ -81,8 +81,6 @@ def plan_rest(terms: RestTerms, views: Sequence[RestView], short_mib: float, eac
         short_mib: Memory that is missing; 0 or less when there is enough.
         each_mib: Memory that one reclaimed replica frees.
     """
-    if not terms.pause_after_s:
-        return RestPlan()
     after_s = terms.pause_after_s * (_SHORT_SHARE if short_mib > 0 else 1)
     pause = [view for view in views if _may_pause(after_s, view)]
     if not terms.reclaim_after_s:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from osgym_host.core.dormancy import (
+from osgym_host.core.rest import (
     IDLE_CPU,
     RestPlan,
     RestStage,
@@ -25,7 +25,7 @@ def view(key: str, **more: object) -> RestView:
 
 
 def test_an_idle_replica_is_paused() -> None:
-    """It is paused after its time, unless a program works in it or nobody knows."""
+    """A replica is paused after `pause_after_s` if its programs are known to be idle."""
     views = [
         view("idle"),
         view("early", idle_s=1.9),
@@ -65,10 +65,9 @@ def test_ready_replicas_rest_before_leased_ones_and_the_next_one_stays() -> None
     assert plan_rest(TERMS, [*ready, leased], 1e6, 32).reclaim == ("ready2", "ready1", "leased")
 
 
-def test_stages_can_be_switched_off() -> None:
-    """Without a time to pause nothing rests; without a time to reclaim the memory stays."""
+def test_reclaiming_can_be_switched_off() -> None:
+    """Without a time to reclaim, the memory stays."""
     views = [view("a"), view("b", stage=RestStage.PAUSED, idle_s=1000)]
-    assert plan_rest(RestTerms(pause_after_s=0), views, 1e6, 32).pause == ()
     only_paused = plan_rest(RestTerms(reclaim_after_s=0), views, 1e6, 32)
     assert (only_paused.pause, only_paused.reclaim) == (("a",), ())
 

@@ -1,7 +1,7 @@
 """Resting replicas: how many desktops live on this machine, what each costs, and how fast they wake.
 
-    python -m benchmarks.dormant                                   # grow to 1,500, then work 1,024 for 30 min
-    python -m benchmarks.dormant --replicas 200 --worked 100 --minutes 3 --points 1,100,200
+    python -m benchmarks.resting                                   # grow to 1,500, then work 1,024 for 30 min
+    python -m benchmarks.resting --replicas 200 --worked 100 --minutes 3 --points 1,100,200
 
 It leases desktops one after the other. At each point of the curve it waits until they rest, and measures the
 memory that the host lost, steps of resting and of awake desktops, and resets. Then policies that think for a
@@ -209,9 +209,11 @@ async def work(desktops: Desktops, count: int, think_s: float, minutes: float) -
     """Work `count` desktops by policies that think, while the others rest."""
     until = time.monotonic() + minutes * 60
     rows: list[tuple[float, float]] = []
+    before = await desktops.replicas()
     idle = {e.episode_id for e in desktops.episodes[count:]}
-    pids = [row["pid"] for row in await desktops.replicas() if row["episode_id"] in idle]
-    cpu_before, began, kills = cpu_s(pids), time.monotonic(), oom_kills()
+    pids = [row["pid"] for row in before if row["episode_id"] in idle]
+    busy = [row["pid"] for row in before if row["episode_id"] is not None and row["pid"] not in pids]
+    cpu_before, began, kills = (cpu_s(pids), cpu_s(busy)), time.monotonic(), oom_kills()
 
     async def policy(episode: AsyncEpisode) -> None:
         kind = "open"
@@ -243,17 +245,21 @@ async def work(desktops: Desktops, count: int, think_s: float, minutes: float) -
     watching.cancel()
     passed_s = time.monotonic() - began
     latencies = [ms for _, ms in rows]
+    gone = {row["pid"] for row in before} - {row["pid"] for row in await desktops.replicas()}
     found = {
         "worked": count, "think_s": think_s, "minutes": minutes, "steps": len(rows),
         "steps_per_s": len(rows) / passed_s, "latency": summary(latencies),
         "p99_ms": quantile(latencies, 0.99), "resting": len(pids),
-        "resting_cpu": (cpu_s(pids) - cpu_before) / passed_s, "oom_kills": oom_kills() - kills,
-        "samples": samples, "series_s_ms": [list(row) for row in rows],
+        "resting_cpu": (cpu_s(pids) - cpu_before[0]) / passed_s,
+        "worked_cpu": None if gone else (cpu_s(busy) - cpu_before[1]) / passed_s,
+        "oom_kills": oom_kills() - kills,
+        "samples": samples, "at_s": [at for at, _ in rows], "step_ms": latencies,
     }  # fmt: skip
     print(
         f"  {count} worked for {passed_s / 60:.1f} min: {found['steps_per_s']:.1f} steps/s, p50 "
         f"{found['latency']['median']:.0f} ms, p95 {found['latency']['p95']:.0f} ms, "
-        f"p99 {found['p99_ms']:.0f} ms; {len(pids)} that rested used {found['resting_cpu']:.4f} of a core; "
+        f"p99 {found['p99_ms']:.0f} ms; {len(gone)} lost\n  CPU, cores: "
+        f"{found['resting_cpu']:.4f} by {len(pids)} that rested, {found['worked_cpu']} by those that worked; "
         f"{found['oom_kills']} killed by the kernel",
         flush=True,
     )
@@ -262,14 +268,12 @@ async def work(desktops: Desktops, count: int, think_s: float, minutes: float) -
 
 def cpu_s(pids: list[int]) -> float:
     """Return the CPU time of the control groups of replicas, by their first processes."""
+    top = Path("/sys/fs/cgroup/unified")
+    top = top if top.exists() else top.parent
     whole = 0.0
     for pid in pids:
-        path = Path(f"/proc/{pid}/cgroup").read_text().rsplit("0::", 1)[1].strip()
-        for top in ("/sys/fs/cgroup/unified", "/sys/fs/cgroup"):
-            stat = Path(top + path) / "cpu.stat"
-            if stat.exists():
-                whole += int(stat.read_text().split()[1]) / 1e6
-                break
+        path = Path(f"/proc/{pid}/cgroup").read_text().rsplit("0::/", 1)[1].strip()
+        whole += int((top / path / "cpu.stat").read_text().split()[1]) / 1e6
     return whole
 
 
@@ -326,7 +330,7 @@ def main() -> None:
     about = {"machine": machine(), "swap": str(read_swap()), "settings": settings}
 
     def keep(result: dict[str, Any]) -> Path:
-        return save("dormant", {**about, **result}, args.out)
+        return save("resting", {**about, **result}, args.out)
 
     with local_service(args.image, settings) as (url, _):
         where = asyncio.run(measure(url, args, before, keep))
