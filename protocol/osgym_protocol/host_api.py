@@ -283,11 +283,6 @@ class HostState(Message):
     """All images of the host, the default one, ``image``, first. An older host, which has only that one,
     lists none."""
 
-    def serves(self, name: str) -> bool:
-        """Return whether the host has the image of this flavor or digest."""
-        names = {self.image.flavor, self.image.digest}
-        return name in names or any(name in (image.flavor, image.digest) for image in self.images)
-
 
 @dataclass(frozen=True, slots=True)
 class EpisodeState(Message):

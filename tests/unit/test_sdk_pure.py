@@ -150,9 +150,44 @@ def test_a_sample_of_many_hosts_is_of_those_that_serve() -> None:
     found = _sample([*drains, *serving], random.Random(2))
     assert [view.draining for view in found] == [False] * 8 + [True]
     assert [view.draining for view in _sample(drains, random.Random(2))] == [True]
-    assert drains[0].believed_free == 0
+    assert drains[0].believed_free() == 0
     serving[0].mark_draining()
     assert serving[0].draining
+
+
+def test_ready_replicas_of_another_image_do_not_count() -> None:
+    """A host with one ready replica of the image comes before one with many of another image."""
+    rng = random.Random(0)
+
+    def serving(url: str, small: int, full: int) -> FleetHost:
+        host = _view(url, ready=small + full, leased=0)
+        assert host.state is not None
+        counts = {"small": small, "full": full}
+        images = tuple(wire.ServedImage(name[0], name, ready, 0, 0, 0, 1) for name, ready in counts.items())
+        host.state = replace(host.state, images=images)
+        return host
+
+    one, other = serving("http://a", small=9, full=0), serving("http://b", small=0, full=1)
+    older = _view("http://c", ready=3, leased=0)
+    assert [host.believed_free("full") for host in (one, other, older)] == [0, 1, 3]
+    assert [host.believed_free() for host in (one, other, older)] == [9, 0, 3]
+    assert choose([one, other], rng, "full") is other
+    assert choose([one, other], rng, "f") is other
+    assert choose([one, other], rng) is one
+
+
+def test_a_sample_of_many_hosts_has_one_with_the_image() -> None:
+    """Those known to lack it are left out; those that were never asked are not."""
+    lacking = [_view(f"http://l{i}", ready=1, leased=0) for i in range(20)]
+    for host in lacking:
+        host.image_names = frozenset({"small"})
+    unknown = [_view(f"http://u{i}", ready=1, leased=0) for i in range(200)]
+    having = _view("http://h", ready=1, leased=0)
+    having.image_names = frozenset({"full", "f"})
+    for seed in range(20):
+        found = _sample([*lacking, *unknown, having], random.Random(seed), "full")
+        assert having in found and not any(host in lacking for host in found)
+    assert set(map(id, _sample(lacking, random.Random(2), "full"))) <= set(map(id, lacking))
 
 
 def test_equal_hosts_share_by_chance() -> None:

@@ -9,13 +9,14 @@ from collections.abc import Awaitable, Callable, Collection, Iterable, Sequence
 
 from osgym_sdk._config import ClientConfig, ssl_context
 from osgym_sdk._exceptions import AuthError, HostUnreachable, OSGymError, RateLimited, Timeout
+from osgym_sdk._fleet.asked_image import AskedImage
 from osgym_sdk._fleet.host import FleetHost, FleetHostState, explain_first_error
 from osgym_sdk._host_phase import HostPhase
 from osgym_sdk._transport.calls import HostCall
 from osgym_sdk._transport.link import HostLink
 from osgym_sdk._transport.retry import RetryBackoff
 from osgym_sdk.host_sources import FoundHost, Trust
-from osgym_sdk.wire import HostState
+from osgym_sdk.wire import HostImage, HostState, ServedImage
 
 _LOG = logging.getLogger("osgym.sdk")
 _STATE_MAX_AGE_S = 1.0
@@ -34,8 +35,8 @@ _GONE_KEPT = 256
 _DOWN_BACKOFF = RetryBackoff(first_s=1.0, factor=2.0, most_s=30.0)
 
 
-def choose(hosts: Iterable[FleetHost], rng: random.Random) -> FleetHost | None:
-    """Return the host with a free replica and the smallest share in use; ties by chance."""
+def choose(hosts: Iterable[FleetHost], rng: random.Random, image: str | None = None) -> FleetHost | None:
+    """Return the host with a free replica (of `image`) and the smallest share in use; ties by chance."""
 
     def cost(host: FleetHost) -> tuple[int, float, float]:
         state = host.state
@@ -43,17 +44,27 @@ def choose(hosts: Iterable[FleetHost], rng: random.Random) -> FleetHost | None:
             return (1, float(host.placed), rng.random())
         capacity = state.capacity
         used = capacity.leased + capacity.waiting + host.placed
-        rank = 3 if state.draining else (0 if host.believed_free > 0 else 2)
+        rank = 3 if state.draining else (0 if host.believed_free(image) > 0 else 2)
         return (rank, used / max(1, capacity.max_replicas), rng.random())
 
     return min(hosts, key=cost, default=None)
 
 
-def _sample(hosts: Sequence[FleetHost], rng: random.Random) -> list[FleetHost]:
-    """Return some that take episodes, and one that did not when it was last asked: it may again."""
+def _sample(hosts: Sequence[FleetHost], rng: random.Random, image: str | None = None) -> list[FleetHost]:
+    """Return some that take episodes, and one that did not when it was last asked: it may again.
+
+    Hosts that are known to lack `image` are left out; one that is known to have it is among the sample.
+    """
+    having = [host for host in hosts if image in host.image_names]
+    if image is not None:
+        hosts = having + [host for host in hosts if not host.image_names] or hosts
     serving = [host for host in hosts if not host.draining]
     draining = [host for host in hosts if host.draining]
-    return rng.sample(serving, min(_SAMPLE, len(serving))) + rng.sample(draining, min(1, len(draining)))
+    found = rng.sample(serving, min(_SAMPLE, len(serving))) + rng.sample(draining, min(1, len(draining)))
+    usable = [host for host in having if not host.draining]
+    if usable and not any(host in usable for host in found):
+        found.append(rng.choice(usable))
+    return found
 
 
 class Fleet:
@@ -162,10 +173,12 @@ class Fleet:
             _LOG.warning("host %s is usable again", host.link.url)
         host.mark_up()
 
-    async def pick(self, exclude: Collection[str] = (), image: str | None = None) -> FleetHost:
+    async def pick(self, exclude: Collection[str] = (), image: AskedImage | None = None) -> FleetHost:
         """Return the best host to place one episode on; one that drains only where there is no other.
 
-        Hosts that are known not to serve `image` are left out where another one does.
+        Hosts that are known not to serve `image` are left out where a usable one does, though that one be in
+        ``exclude``. Where the image is not required, a host that does but is down or draining counts as well:
+        the others would give another image.
 
         Raises:
             HostUnreachable: none that is not in ``exclude`` can be used.
@@ -173,18 +186,21 @@ class Fleet:
         """
         await self.begin()
         now = self._config.clock()
+        name = None if image is None else image.name
         asked = [v for v in self.hosts if v.takes_new and v.link.url not in exclude and v.down_until_s <= now]
         if len(asked) > _SAMPLE:
-            asked = _sample(asked, self._config.rng)
+            asked = _sample(asked, self._config.rng, name)
         if len(asked) > 1 or (asked and (asked[0].failures or not asked[0].known)):
             await asyncio.gather(*(self.refresh(host) for host in asked))
         up = [v for v in asked if v.takes_new and v.down_until_s <= now]
         # Where all drain, the refusal of one says more than we could; it is not asked for twice.
         serving = [v for v in up if not v.draining] or ([] if exclude else up)
         if image is not None:
-            having = [v for v in serving if v.state is not None and v.state.serves(image)]
-            serving = having or serving
-        best = choose(serving, self._config.rng)
+            having = [v for v in self.hosts if v.takes_new and image.name in v.image_names]
+            usable = [v for v in having if v.down_until_s <= now and not v.draining]
+            if usable or (having and not image.required):
+                serving = [v for v in serving if v in having]
+        best = choose(serving, self._config.rng, name)
         if best is None:
             raise self._nothing_left(exclude)
         return best
@@ -212,6 +228,8 @@ class Fleet:
     def take_state(self, host: FleetHost, state: HostState, created: int) -> None:
         """Note what a host said of itself; `created` is our count when it was asked."""
         host.state = state
+        images: tuple[HostImage | ServedImage, ...] = (state.image, *state.images)
+        host.image_names = frozenset(name for image in images for name in (image.flavor, image.digest))
         host.created_at_state = created
         host.state_at_s = self._config.clock()
         self.mark_up(host)

@@ -37,6 +37,8 @@ class FleetHost:
     link: HostLink
     state: HostState | None = None
     state_at_s: float = float("-inf")
+    image_names: frozenset[str] = frozenset()
+    """Flavors and digests of its images when it last answered; kept while the host is down."""
     creating: int = 0
     """Number of creates that are under way."""
     created: int = 0
@@ -64,13 +66,18 @@ class FleetHost:
         """Number of our replicas that the state may not count yet; rather one too many."""
         return self.creating + self.created - self.created_at_state
 
-    @property
-    def believed_free(self) -> int:
-        """Number of replicas that should be ready for this client."""
+    def believed_free(self, image: str | None = None) -> int:
+        """Return the number of replicas that should be ready for this client, of the image where counted.
+
+        Args:
+            image: Flavor or digest; None, and one that the host does not serve, mean its default image.
+        """
         if self.state is None or self.draining:
             return 0
-        capacity = self.state.capacity
-        return capacity.ready - capacity.waiting - self.placed
+        images = self.state.images
+        named = (one for one in images if image in (one.flavor, one.digest))
+        counts = next(named, images[0]) if images else self.state.capacity
+        return counts.ready - counts.waiting - self.placed
 
     @property
     def draining(self) -> bool:

@@ -20,6 +20,7 @@ from osgym_sdk._exceptions import (
     Timeout,
     Unsupported,
 )
+from osgym_sdk._fleet.asked_image import AskedImage, unknown_image
 from osgym_sdk._fleet.fleet import HOST_REMOVED, Fleet
 from osgym_sdk._fleet.host import FleetHost
 from osgym_sdk._fleet.leases import LeaseKeeper
@@ -44,13 +45,6 @@ _READY_SLICE_S = 1.0
 _UNDO_S = 10.0
 _CLOSED = (ErrorCode.DRAINING, ErrorCode.SHUTTING_DOWN)
 _ROUND_BACKOFF = RetryBackoff(first_s=0.25, factor=1.6, most_s=2.0)
-
-
-def _image_of(options: EpisodeOptions) -> str | None:
-    """Return the image that the client or its task asks for."""
-    extras = (options.task or {}).get("osgym")
-    asked = options.image or (extras.get("image") if isinstance(extras, Mapping) else None)
-    return asked if isinstance(asked, str) else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,7 +105,7 @@ class Scheduler:
 
         Raises:
             NoCapacity: no host had a free replica in time.
-            Unsupported: no host serves the image (`unknown_image`).
+            Unsupported: no usable host serves the image (`unknown_image`).
             HostUnreachable: no host could be reached.
             TaskError: the task is wrong, or its setup failed.
             Timeout: setup took longer than ``setup_s``.
@@ -119,29 +113,30 @@ class Scheduler:
         clock, request_id = self.config.clock, uuid.uuid4().hex
         end_s = clock() + options.wait_s
         tried: set[str] = set()
-        full: NoCapacity | Unsupported | None = None
-        image = _image_of(options)
+        full: NoCapacity | None = None
+        image, refusals = AskedImage.of(options), dict[str, Unsupported]()
         rounds = attempts = 0
         while True:
             try:
-                host = await self.fleet.pick(exclude=tried, image=image)
+                host = await self.fleet.pick(exclude=tried | refusals.keys(), image=image)
             except (HostUnreachable, AuthError) as exc:
-                if isinstance(exc, AuthError) and not self.fleet.grows:
+                if isinstance(exc, AuthError) and not refusals and not self.fleet.grows:
                     raise
-                if isinstance(full, Unsupported) and not self.fleet.grows:
-                    raise full from None
+                error = self._last_error(full, refusals) or exc
+                if isinstance(error, Unsupported) and not self._may_come(image):
+                    raise error from None
                 never = not self.fleet.ever_reached and full is None and not self.fleet.grows
                 if not tried and (never or clock() >= end_s):
-                    raise full or exc from None
+                    raise error from None
                 tried.clear()
                 rounds += 1
                 if not await self._pause(rounds, end_s):
-                    raise full or exc from None
+                    raise error from None
                 continue
             left_s = max(0.0, end_s - clock())
-            slice_s = _READY_SLICE_S if host.believed_free > 0 else _SLICE_S
+            ready = host.believed_free(None if image is None else image.name) > 0
             only = len(self.fleet.hosts) == 1 and not self.fleet.grows
-            wait_s = left_s if only else min(left_s, slice_s)
+            wait_s = left_s if only else min(left_s, _READY_SLICE_S if ready else _SLICE_S)
             attempts += 1
             request = CreateRequest.of(f"{request_id}.{attempts}", replace(options, wait_s=wait_s))
             try:
@@ -156,14 +151,29 @@ class Scheduler:
             except Unsupported as exc:
                 if only or exc.code != ErrorCode.UNKNOWN_IMAGE:
                     raise
-                tried.add(host.link.url)
-                full = full or exc
-            except AuthError as exc:
-                if only:
+                refusals[host.link.url] = exc
+                host.image_names -= {image.name} if image else set()  # it may have restarted with others
+                full = None if full is not None and full.host == host.link.url else full
+            except (AuthError, HostUnreachable) as exc:
+                if only and isinstance(exc, AuthError):
                     raise
                 self.fleet.mark_down(host, exc)
-            except HostUnreachable as exc:
-                self.fleet.mark_down(host, exc)
+
+    def _may_come(self, image: AskedImage | None) -> bool:
+        """Return whether waiting may help: hosts may still join, or one that has the image come back."""
+        known = image is not None and any(image.name in host.image_names for host in self.fleet.hosts)
+        return known or self.fleet.grows
+
+    def _last_error(
+        self, full: NoCapacity | None, refusals: Mapping[str, Unsupported]
+    ) -> NoCapacity | Unsupported | None:
+        """Return why no host gave a replica; a host that is closed says nothing of the image."""
+        if full is not None and not (refusals and full.code in _CLOSED):
+            return full
+        if not refusals:
+            return None
+        others = [host for host in self.fleet.hosts if host.link.url not in refusals]
+        return unknown_image(next(iter(refusals.values())), others)
 
     async def place_on(self, host: str, options: EpisodeOptions) -> Placement:
         """Lease a replica on a certain host within ``options.wait_s``.
