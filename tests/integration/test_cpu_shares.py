@@ -88,7 +88,9 @@ async def test_who_loops_is_lowered_and_who_stops_is_raised(
 
     monkeypatch.setattr(runtime, "set_cpu_weight", noted)
     replicas = [await runtime.create(ReplicaSpec(name, 1, image)) for name in set_to]
-    managers: list[Any] = [SimpleNamespace(state=ReplicaState.LEASED, clone=replica) for replica in replicas]
+    managers: list[Any] = [
+        SimpleNamespace(state=ReplicaState.LEASED, clone=replica, awake=True) for replica in replicas
+    ]
     terms = CreditTerms(burst_cpu_s=0.2, cores=0.1, low_weight=2)
     shares = CpuShares(runtime, lambda: cast(Any, managers), terms, tick_s=0.05)
     looking = asyncio.create_task(shares.run())
@@ -101,7 +103,7 @@ async def test_who_loops_is_lowered_and_who_stops_is_raised(
         await until(lambda: set_to["loud"] == [100, 2, 100], 20)
         await until(lambda: not managers[0].cpu_lowered, 20)
         await runtime.destroy(replicas[0])
-        managers.append(SimpleNamespace(state=ReplicaState.LEASED, clone=None))
+        managers.append(SimpleNamespace(state=ReplicaState.LEASED, clone=None, awake=True))
         # A few more looks, one at a replica that is gone.
         await stays(lambda: set_to["quiet"] == [100], 0.2)
         assert not looking.done()
