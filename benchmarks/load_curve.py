@@ -2,6 +2,8 @@
 
     python -m benchmarks.load_curve --flavor full --replicas 1,2,4,8 --think-s 2 --seconds 45
     python -m benchmarks.load_curve --set runtime=qemu --out /tmp/load_curve_qemu.json
+    python -m benchmarks.load_curve --replicas 10 --think-s 8 --windows busy --compare-rest 2 \
+        --out benchmarks/results/load_curve_rest.json
 
 For each count a service of its own runs that many replicas and no more. First all of them have a task set
 up and nobody acts (an idle window), then episodes begin, are scored and end without a step (a reset
@@ -9,6 +11,8 @@ window), then the tasks are solved by their oracles, with a pause for thinking b
 window). `--windows` takes some of them only. CPU time is that of the host agent and everything below it, so
 that other work on the machine does not count; memory is the PSS of what belongs to replicas, and with
 --host-memory also what MemAvailable lost, which counts the kernel's part but wants a quiet machine.
+--compare-rest runs everything in turns with replicas that stay awake and with replicas whose memory is
+reclaimed before each step: what the second kind uses more is the CPU time of wakes and reclaims.
 `osgym fleet fit` makes a workload profile of the file.
 """
 
@@ -37,6 +41,8 @@ from osgym_sdk import AsyncClient, AsyncEpisode
 TICK_S = 1 / os.sysconf("SC_CLK_TCK")
 SAMPLE_S = 3.0
 LOOK_S = 0.25
+RECLAIMED: dict[str, str | int | float] = {"rest": "reclaim", "rest_after_s": 1, "reclaim_after_s": 1}
+"""Settings with which the memory of each replica is in swap before its next step, however much is free."""
 ZYGOTE = b"osgym_host.runtimes.local.zygote"
 
 
@@ -67,6 +73,14 @@ def processes(root: int) -> dict[int, Process]:
         below.append(todo.pop())
         todo += children[below[-1]]
     return {pid: found[pid] for pid in below if pid in found}
+
+
+def threads(pid: int) -> int:
+    """Return the number of threads of a process; 0 if it has ended."""
+    try:
+        return len(os.listdir(f"/proc/{pid}/task"))
+    except OSError:
+        return 0
 
 
 def zygotes(pids: Iterable[int]) -> set[str]:
@@ -136,6 +150,7 @@ class Window:
         self._accounts, self._before_mib = Accounts(pid), before_mib
         self._pss: list[float] = []
         self._host: list[float] = []
+        self._threads: list[int] = []
         self._cpu, self._began = self._accounts.look(), time.monotonic()
 
     def sample(self) -> None:
@@ -143,6 +158,7 @@ class Window:
         self._accounts.look()
         self._pss.append(pss_mib(self._accounts.replicas))
         self._host.append(meminfo_mib()["MemAvailable"])
+        self._threads.append(sum(map(threads, self._accounts.replicas)))
 
     async def watch(self, seconds: float, memory: bool) -> None:
         """Update the accounts for a while, and sample the memory."""
@@ -162,6 +178,7 @@ class Window:
             "cpu_s": round(self._accounts.look() - self._cpu, 3),
             "pss_mib": round(statistics.fmean(self._pss), 2),
             "pss_samples": [round(value, 1) for value in self._pss],
+            "threads": round(statistics.fmean(self._threads), 1),
         }
         if self._before_mib is not None:
             row["host_mib"] = round(self._before_mib - statistics.fmean(self._host), 1)
@@ -178,10 +195,11 @@ class Policy(OraclePolicy):
         return await super().act(obs, task, step)
 
 
-def overlays_mib(url: str) -> list[float]:
-    """Return what each replica has written to disk so far."""
+def replica_figures(url: str) -> dict[str, list[float]]:
+    """Return what each replica has written to disk so far, and the memory that it occupied at rest."""
     rows = httpx.get(f"{url}/v1/replicas", timeout=30).raise_for_status().json()
-    return [row["overlay_mib"] for row in rows if row["overlay_mib"] is not None]
+    names = ("overlay_mib", "resting_mib")
+    return {name: [row[name] for row in rows if row[name] is not None] for name in names}
 
 
 async def idle(client: AsyncClient, pid: int, replicas: int, options: argparse.Namespace) -> dict[str, Any]:
@@ -225,7 +243,7 @@ async def resets(client: AsyncClient, pid: int, replicas: int, options: argparse
         looking.cancel()
     window.sample()
     row = window.row(replicas, "reset")
-    del row["pss_mib"], row["pss_samples"]  # of replicas that are being reset
+    del row["pss_mib"], row["pss_samples"], row["threads"]  # of replicas that are being reset
     return row | {"steps": 0, "episodes": episodes}
 
 
@@ -240,14 +258,14 @@ async def busy(
     tasks = itertools.takewhile(lambda _: time.monotonic() - began < options.seconds, rounds(library))
     window = Window(pid, options.before_mib)
     step_ms: list[float] = []
-    overlays: list[float] = []
+    figures: dict[str, list[float]] = {}
     lengths: list[int] = []
     durations: list[float] = []
     failures = 0
 
     async def look() -> None:
         await window.watch(options.seconds, memory=True)
-        overlays.extend(await asyncio.to_thread(overlays_mib, url))
+        figures.update(await asyncio.to_thread(replica_figures, url))
         await window.watch(3600, memory=False)  # from now on replicas become idle one by one
 
     looking = asyncio.create_task(look())
@@ -270,7 +288,7 @@ async def busy(
         "steps_per_episode": lengths,
         "trajectory_s": durations,
         "frame_bytes": policy.frame_bytes,
-        "overlay_mib": overlays,
+        **figures,
     }
 
 
@@ -312,6 +330,10 @@ def arguments() -> argparse.Namespace:
     )  # fmt: skip
     parser.add_argument("--calm-s", type=float, default=5.0, help="pause between set-up and idle window (5)")
     parser.add_argument("--host-memory", action="store_true", help="record what MemAvailable lost, too")
+    parser.add_argument(
+        "--compare-rest", type=int, default=0, metavar="ROUNDS",
+        help="so many rounds of a service without rest and one with it; needs swap",
+    )  # fmt: skip
     parser.add_argument("--set", action="append", default=[], metavar="NAME=VALUE", help="a host setting")
     return parser.parse_args()
 
@@ -325,13 +347,15 @@ def main() -> int:
         f"{described['cpu']}, {described['cores']} cores; {options.flavor} tasks, think {options.think_s} s"
     )
     rows: list[dict[str, Any]] = []
-    for count in counts:
+    rests: list[dict[str, str | int | float]] = [{"rest": "off"}, RECLAIMED] * options.compare_rest or [{}]
+    for count, rest in itertools.product(counts, rests):
         options.before_mib = meminfo_mib()["MemAvailable"] if options.host_memory else None
         settings: dict[str, str | int | float] = {
-            "max_replicas": count, "warm": count, "cpu_per_replica": 0, "trajectory": "off", **extra,
+            "max_replicas": count, "warm": count, "cpu_per_replica": 0, "trajectory": "off", **rest, **extra,
         }  # fmt: skip
         with local_service(options.flavor, settings) as (url, pid):
-            rows += asyncio.run(measure(url, pid, count, options))
+            found = asyncio.run(measure(url, pid, count, options))
+        rows += [row | {"rest": rest["rest"]} for row in found] if rest else found
     chosen = {k: str(v) if isinstance(v, Path) else v for k, v in vars(options).items() if k != "out"}
     result = {
         "machine": described,

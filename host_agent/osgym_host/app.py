@@ -21,7 +21,7 @@ from osgym_host.core.desktop_budget import DesktopBudget
 from osgym_host.core.plan import PoolSpec
 from osgym_host.core.rate_limit import RateLimit
 from osgym_host.core.reasons import Reason
-from osgym_host.core.rest import RestTerms
+from osgym_host.core.rest import AWAKE_PER_CORE, RestTerms
 from osgym_host.core.warm_apps import parse_warm_apps
 from osgym_host.core.wrong_tokens import WrongTokens
 from osgym_host.episodes.checkpoint_store import Checkpoint, CheckpointStore
@@ -77,8 +77,6 @@ from osgym_protocol.version import __version__
 log = logging.getLogger(__name__)
 
 RUNTIME_STOP_S = 20.0
-AWAKE_PER_CORE = 16
-"""Default of `rest_awake`: twice the number of replicas that wake at once."""
 TRACER_STOP_S = 5.0
 
 

@@ -51,6 +51,42 @@ def synthetic(seed: int = 1, **over: Any) -> dict[str, Any]:
     return {"benchmark": "x", "machine": MACHINE, "runtime": "qemu", "image": "full", "series": rows, **over}
 
 
+def test_the_cpu_of_wakes_is_the_difference_that_rest_makes() -> None:
+    """Windows with and without rest, in turns: 0.1 CPU-s a step, 0.3 more with a wake; what idles is off."""
+    idle = {"replicas": 4, "window": "idle", "seconds": 100.0, "cpu_s": 4.0}
+    row = {"replicas": 4, "window": "busy", "seconds": 100.0, "steps": 40, "episodes": 0, "pss_mib": 400}
+    awake = row | {"rest": "off", "cpu_s": 4.0 + 40 * 0.1, "resting_mib": [], "threads": 160}
+    resting = row | {"rest": "reclaim", "cpu_s": 40 * 0.4, "resting_mib": [30.0, 50.0], "threads": 160}
+    data = {"benchmark": "x", "machine": MACHINE, "runtime": "local", "image": "full"}
+    data["series"] = [
+        idle,
+        row | {"cpu_s": 8.0},
+        {"replicas": 1, "pss_mib": 150},
+        awake,
+        resting,
+        awake,
+        resting,
+    ]
+    found = fit_profile(observe(data, "x.json"), "w")
+    assert found.parameters[Parameter.WAKE_CPU_S].value == pytest.approx(0.3)
+    assert found.rest(Bound.MEAN).resting_gib * 1024 == pytest.approx(40)
+    assert found.replica(Bound.MEAN).threads == 40
+    assert found.parameters[Parameter.STEP_CPU_S].value == pytest.approx(0.1)
+    assert from_json(found.to_json(), "x").parameters.keys() == found.parameters.keys()
+
+
+def test_memory_at_rest_is_the_slope_of_its_curve() -> None:
+    """Desktops that nobody steps rest without a figure of wakes; a profile without rest is told from it."""
+    curve = [{"replicas": n, "lost_mib": 100.0 + 12 * n} for n in (1, 100, 400)]
+    series = [{"replicas": n, "host_mib": 70.0 * n} for n in (1, 100)]
+    data = {"benchmark": "x", "machine": MACHINE, "image": "full", "curve": curve, "series": series}
+    found = fit_profile(observe(data, "x.json"), "w")
+    assert found.rest().resting_gib * 1024 == pytest.approx(12)
+    assert found.replica().private_gib * 1024 == pytest.approx(70)
+    with pytest.raises(BadInput, match="no figures of rest"):
+        fit_profile(observe(synthetic(), "x.json"), "w").rest()
+
+
 def test_known_parameters_are_found_again() -> None:
     """Each within its own interval or 5 %, and the plan's end is the costlier one."""
     found = fit_profile(observe(synthetic(), "x.json"), "w")

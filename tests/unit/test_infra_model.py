@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import dataclasses
 import math
 from pathlib import Path
 
@@ -12,7 +13,7 @@ from hypothesis import strategies as st
 
 import osgym_infra
 from osgym_infra.catalogue.shapes import HostShape, Kvm, Market
-from osgym_infra.cost.model import LOCAL, QEMU, ReplicaNeeds, Resource, Rules, fit
+from osgym_infra.cost.model import LOCAL, QEMU, ReplicaNeeds, Resource, Rest, Rules, balanced, fit
 from osgym_infra.cost.price import (
     CostAssumptions,
     Interruptions,
@@ -144,6 +145,59 @@ def test_a_larger_host_never_carries_less(
     """More cores and more RAM only help."""
     larger = HostShape("l", host.vcpu * times, host.ram_gib * times, host.kvm, host.disk_gib)
     assert fit(larger, replica, runtime, how).replicas >= fit(host, replica, runtime, how).replicas
+
+
+RESTING = ReplicaNeeds(
+    1.0, idle_cores=0.01, step_cpu_s=0.1, think_s=9.9, rest=Rest(0.25, wake_cpu_s=0.4, after_s=2.0)
+)
+
+
+def test_a_replica_at_rest_is_awake_for_a_part_of_its_cycle() -> None:
+    """2.5 of 10.4 s: it idles and keeps its memory for that part, and each step has a wake's CPU in it."""
+    assert RESTING.awake_share == pytest.approx(2.5 / 10.4)
+    assert RESTING.cores == pytest.approx(0.01 * 2.5 / 10.4 + 0.5 / 10.4)
+    assert RESTING.mean_gib == pytest.approx(0.25 + 0.75 * 2.5 / 10.4)
+    assert RESTING.work.step_s == pytest.approx(0.5)
+
+
+def test_a_host_reclaims_as_much_as_its_memory_makes_necessary() -> None:
+    """None with RAM for all, everything with hardly any; in between RAM and CPU bind alike."""
+    shares = []
+    for ram_gib in (10_000, 100, 1):
+        found = balanced(HostShape("h", 2, ram_gib), RESTING, LOCAL, EASY)
+        assert found.rest is not None
+        shares.append(found.rest.reclaimed_share)
+        if 0 < shares[-1] < 1:
+            limits = fit(HostShape("h", 2, ram_gib), found, LOCAL, EASY).limits
+            assert limits[Resource.RAM] == pytest.approx(limits[Resource.CPU], rel=1e-3)
+    assert shares[0] == 0 < shares[1] < shares[2] == 1
+
+
+def test_without_swap_replicas_are_only_paused() -> None:
+    """They save their idle CPU and no memory; a policy that thinks less than 2 s leaves them awake."""
+    host = HostShape("h", 2, 30, swap_gib=0.0)
+    paused = balanced(host, RESTING, LOCAL, EASY)
+    assert paused.mean_gib == RESTING.private_gib
+    assert paused.cores < dataclasses.replace(RESTING, rest=None).cores
+    assert balanced(host, dataclasses.replace(RESTING, think_s=1.5), LOCAL, EASY).rest is None
+
+
+def test_swap_and_pids_limit_too() -> None:
+    """50 GiB of swap hold the pages of 50 replicas; 4,048 pids less 2,048 are enough for 40 of 50 threads."""
+    many = dataclasses.replace(RESTING, threads=50.0)
+    host = HostShape("h", 1000, 10, swap_gib=50.0, pid_max=4048)
+    limits = fit(host, many, LOCAL, EASY).limits
+    assert (limits[Resource.SWAP], limits[Resource.PIDS]) == (50, 40)
+
+
+@given(hosts, replicas, runtimes, rules, st.floats(0.001, 1), st.floats(0, 2))
+def test_rest_never_makes_a_host_carry_less(
+    host: HostShape, replica: ReplicaNeeds, runtime: str, how: Rules, resting_gib: float, wake_cpu_s: float
+) -> None:
+    """Since a host that has the memory only pauses."""
+    rested = dataclasses.replace(replica, rest=Rest(resting_gib, wake_cpu_s))
+    with_rest = fit(host, balanced(host, rested, runtime, how), runtime, how)
+    assert with_rest.replicas >= fit(host, replica, runtime, how).replicas
 
 
 @pytest.mark.parametrize(

@@ -14,6 +14,10 @@ from enum import StrEnum
 IDLE_CPU = 0.02
 """Share of a core below which a desktop is idle. An idle desktop of the image full uses 0.001; a program that
 works in the background uses more, and must not be stopped."""
+AWAKE_PER_CORE = 16
+"""Default of the setting `rest_awake`: twice the number of replicas that wake at once."""
+EXPECTED_WORKING_SET_MIB = 32.0
+"""Memory that a woken replica takes until it was measured."""
 _SHORT_SHARE = 0.25
 """Share of the time to a pause that must have passed when memory is short."""
 _NEWEST_SHARE = 0.3

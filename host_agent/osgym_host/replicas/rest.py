@@ -16,6 +16,7 @@ from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from osgym_host.core.rest import (
+    EXPECTED_WORKING_SET_MIB,
     RestPlan,
     RestStage,
     RestTerms,
@@ -41,8 +42,6 @@ RETRY_S = 30.0
 """Time after which a reclaim is repeated that freed less than `_LEAST_MIB` and left more than `_LEFT_MIB`."""
 _LEAST_MIB = 1.0
 _LEFT_MIB = 8.0
-EXPECTED_WORKING_SET_MIB = 32.0
-"""Memory that a woken replica takes until it was measured."""
 _PROBE_S = 30.0
 _ROOM_LOOK_S = 0.05
 _SAME_STEP_S = 0.5

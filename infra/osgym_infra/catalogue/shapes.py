@@ -36,6 +36,8 @@ class HostShape:
 
     `vcpu` are hardware threads as the provider counts them, `threads_per_core` of them to a core.
     `disk_gib` is local storage; a host without takes a network volume of the size its replicas need.
+    `swap_gib` is the size of its swap; None: a compressed one is set up as large as it may help. `pid_max` is
+    the kernel's bound on threads.
     """
 
     name: str
@@ -44,6 +46,8 @@ class HostShape:
     kvm: Kvm = Kvm.UNKNOWN
     disk_gib: float | None = None
     threads_per_core: int = 1
+    swap_gib: float | None = None
+    pid_max: int | None = None
 
     def __post_init__(self) -> None:
         for field in ("vcpu", "ram_gib"):

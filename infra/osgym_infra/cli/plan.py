@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import click
+from click.core import ParameterSource
 
 from osgym_infra.catalogue.ages import age_lines, today
 from osgym_infra.catalogue.load import load
@@ -24,6 +25,11 @@ from osgym_protocol.option_groups import GroupedCommand, option_group
 
 OF_REPLICA = ("overhead_gib", "step_cpu_s", "reset_cpu_s", "idle_cores", "think_s", "overlay_gib")
 """Options that are named like the replica's needs."""
+_OF_THIS_MACHINE = {
+    "this_machine", "image", "usd_per_hour", "as_json", "profile_name", "runtime", "bound", "replica_ram_gib",
+    "shared", "thread_efficiency", *OF_REPLICA,
+}  # fmt: skip
+"""Options that --this-machine takes."""
 MARKETS = {"on-demand": Market.ON_DEMAND, "spot": Market.SPOT, "dedicated": Market.DEDICATED}
 
 EPILOG = """\b
@@ -32,6 +38,11 @@ Examples
     osgym fleet plan --replicas 1024
   The same as virtual machines, on demand at AWS only, for at most 300 USD a day
     osgym fleet plan --replicas 1024 --runtime qemu --provider aws --market on-demand --budget-usd-per-day 300
+  How many fit on the machine that I sit at? And what does each cost, if it costs 0.50 USD an hour?
+    osgym fleet plan --this-machine
+    osgym fleet plan --this-machine --think-s 20 --usd-per-hour 0.50
+  Replicas that rest while their policy thinks 20 s (docs/rest.md)
+    osgym fleet plan --replicas 1024 --think-s 20 --rest
   Your own workload: 4 GiB each, nothing shared, a policy that thinks 10 s before each step
     osgym fleet plan --replicas 256 --replica-ram-gib 4 --shared 0 --think-s 10
   A step's CPU work shall take at most 800 ms for 95 of 100 steps, waiting for a core included
@@ -64,7 +75,9 @@ PRICES = option_group("Prices")
 
 
 @click.command(cls=GroupedCommand, epilog=EPILOG, context_settings={"max_content_width": 110})
-@WANTED("--replicas", "-n", type=int, required=True, help="Number of replicas that run at the same time.")
+@WANTED("--replicas", "-n", type=int, help="Number of replicas that run at the same time.")
+@WANTED("--this-machine", is_flag=True,
+        help="Instead: how many replicas fit on the machine that this command runs on.")  # fmt: skip
 @WANTED("--p95-ms", type=float, help="Milliseconds within which 95 % of steps get their CPU work done.")
 @WANTED("--budget-usd-per-day", type=float,
         help="Upper bound of the price; above it, fail and say what would do.")  # fmt: skip
@@ -95,6 +108,8 @@ PRICES = option_group("Prices")
 @WORKLOAD("--idle-cores", type=float, help="b: cores that an idle replica uses.")
 @WORKLOAD("--think-s", type=float, help="Z: seconds between an answer and the next step.")
 @WORKLOAD("--overlay-gib", type=float, help="Disk space that an episode writes at most.")
+@WORKLOAD("--image", default="full", show_default=True, help="With --this-machine: the golden image.")
+@WORKLOAD("--rest", is_flag=True, help="Replicas rest between steps, with compressed swap on each host.")
 @PRICES("--egress", type=click.Choice([to.value for to in FramesTo]), default=FramesTo.REGION.value,
         show_default=True, help="Destination of frames: private addresses in the same zone, the region with "
         "public addresses or another zone, or outside of it.")  # fmt: skip
@@ -106,6 +121,8 @@ PRICES = option_group("Prices")
         f"{Interruptions().rebuild_h}, assumed.")  # fmt: skip
 @PRICES("--availability", type=float, default=CostAssumptions().availability, show_default=True,
         help="Part of the time that a paid replica is usable.")  # fmt: skip
+@PRICES("--usd-per-hour", type=click.FloatRange(0),
+        help="With --this-machine: its price, for the cost of a replica-day.")  # fmt: skip
 @PRICES("--rate", multiple=True, metavar="EUR=USD", help="Exchange rate, to include prices in that currency.")
 @PRICES("--catalogue", "catalogue_file", type=click.Path(path_type=Path),
         help="File with rows of your own, which override the built-in ones.")  # fmt: skip
@@ -115,14 +132,22 @@ PRICES = option_group("Prices")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 @exits
 def plan(
-    replicas: int, profile_name: str, as_json: bool, plot: Path | None, top: int, **options: Any
+    replicas: int | None, profile_name: str, as_json: bool, plot: Path | None, top: int, **options: Any
 ) -> None:
     """Find the cheapest hosts for a number of replicas, and say what binds.
 
     Prices come from a catalogue with sources and dates (osgym fleet catalogue show), what a replica needs
-    from a measured profile. Nothing is created and nobody is asked.
+    from a measured profile. Nothing is created and nobody is asked. With --this-machine it says instead how
+    many replicas fit here, awake and at rest.
     """
     measured = choose_profile(profile_name, options)
+    if options["this_machine"]:
+        _plan_this_machine(measured, as_json, options)
+        return
+    if replicas is None:
+        raise click.UsageError("Give --replicas, or --this-machine.")
+    if options["rest"] and plot is not None:
+        raise BadInput("--plot", "draws replicas that stay awake", "a plan without --rest")
     request = make_request(replicas, measured, options)
     catalogue, left_out = load(options["catalogue_file"]).in_usd(rates(options["rate"]))
     found = plan_fleet(request, catalogue, [measured.source()])
@@ -139,6 +164,30 @@ def plan(
     tables.show(found, measured, lines, warnings, top)
     if plot is not None:
         click.echo(f"picture: {plot}")
+
+
+def _plan_this_machine(measured: Profile, as_json: bool, options: dict[str, Any]) -> None:
+    from osgym_infra.cli import this_machine
+
+    context = click.get_current_context()
+    for parameter in context.command.params:
+        name = str(parameter.name)
+        if context.get_parameter_source(name) is ParameterSource.DEFAULT or name in _OF_THIS_MACHINE:
+            continue
+        raise BadInput(parameter.opts[0], "has no meaning for --this-machine", "a plan of a fleet")
+    if measured.runtime != LOCAL:
+        raise BadInput("--runtime", f"{measured.runtime} replicas do not rest", "--runtime local")
+    request = make_request(1, measured, options)
+    machine = this_machine.read_machine()
+    found = this_machine.rows(
+        machine, measured, request.replica, Bound(options["bound"]), request.rules,
+        options["think_s"], options["usd_per_hour"],
+    )  # fmt: skip
+    if as_json:
+        said = this_machine.to_dict(machine, options["image"], measured, found)
+        click.echo(json.dumps(said, indent=2))
+        return
+    this_machine.show(machine, options["image"], measured, found)
 
 
 def choose_profile(name: str, options: dict[str, Any]) -> Profile:
@@ -168,11 +217,11 @@ def make_request(replicas: int, measured: Profile, options: dict[str, Any]) -> P
         raise BadInput("--replica-ram-gib", f"{options['replica_ram_gib']} GiB", "above 0")
     runtime = options["runtime"] or measured.runtime
     emulated = boots_machines(runtime) and (options["emulated"] or measured.emulated)
-    rebuild_h = options["rebuild_h"]
+    rebuild_h, bound = options["rebuild_h"], Bound(options["bound"])
     return PlanRequest(
         replicas=replicas,
         replica=profiles.with_values(
-            measured.replica(Bound(options["bound"])),
+            replace(measured.replica(bound), rest=measured.rest(bound) if options["rest"] else None),
             working_set_gib=options["replica_ram_gib"],
             shared_fraction=options["shared"],
             **{name: options[name] for name in OF_REPLICA},

@@ -134,7 +134,9 @@ def needed_cores(request: PlanRequest, replicas: int, at_least: int = 1) -> int:
         return max(1, cores)
     alone = replica.step_cpu_s * math.log(20)
     wanted = request.p95_s if request.p95_s is not None else SLOWDOWN_P95 * alone
-    while not queueing.meets(cores, replicas, replica.idle_cores, replica.work, max(wanted, alone * 1.001)):
+    while not queueing.meets(
+        cores, replicas, replica.background_cores, replica.work, max(wanted, alone * 1.001)
+    ):
         cores += 1
     return cores
 

@@ -11,7 +11,16 @@ from osgym_infra.catalogue.shapes import HostShape, Kvm, Market
 from osgym_infra.cost import compare, queueing
 from osgym_infra.cost.compare import MixedFleet, shown
 from osgym_infra.cost.mix import HostOffer, affordable, cheapest_mix
-from osgym_infra.cost.model import LOCAL, Fit, ReplicaNeeds, Rules, boots_machines, cpu_capacity, fit
+from osgym_infra.cost.model import (
+    LOCAL,
+    Fit,
+    ReplicaNeeds,
+    Rules,
+    balanced,
+    boots_machines,
+    cpu_capacity,
+    fit,
+)
 from osgym_infra.cost.price import DAYS_PER_MONTH, CostAssumptions, HostDay, host_day, replica_day
 from osgym_infra.errors import BadInput, CannotMeet
 
@@ -196,13 +205,14 @@ def candidate(
     request: PlanRequest, catalogue: Catalogue, row: HostRow, shape: HostShape, market: Market
 ) -> Candidate | None:
     """Return one type in one market, or `None` when it carries no replica."""
-    replica, rules = request.replica, request.rules
+    rules = request.rules
+    replica = balanced(shape, request.replica, request.runtime, rules)
     capacity = cpu_capacity(shape, request.runtime, rules)
     limit = None
     if request.p95_s is not None:
         try:
             limit = queueing.largest_k(
-                capacity, replica.idle_cores, replica.work, request.p95_s, rules.max_replicas
+                capacity, replica.background_cores, replica.work, request.p95_s, rules.max_replicas
             )
         except CannotMeet:
             limit = 0
@@ -221,17 +231,16 @@ def candidate(
     usd = hosts * day.total + request.replicas * frames
     each = replica_day(day.total * hosts, request.replicas, frames, request.terms.availability)
     return Candidate(
-        row, shape, market, price, found, step_load(request, capacity, found.replicas), day, volume_gib,
+        row, shape, market, price, found, step_load(replica, capacity, found.replicas), day, volume_gib,
         hosts, usd if hosts else math.inf, each if hosts else math.inf,
     )  # fmt: skip
 
 
-def step_load(request: PlanRequest, capacity: float, replicas: int) -> queueing.CpuLoad | None:
+def step_load(replica: ReplicaNeeds, capacity: float, replicas: int) -> queueing.CpuLoad | None:
     """Return the queue at the planned K."""
-    replica = request.replica
     if not replica.step_cpu_s:
         return None
-    at = queueing.station(capacity, replicas, replica.idle_cores, replica.work)
+    at = queueing.station(capacity, replicas, replica.background_cores, replica.work)
     return queueing.load(at.servers, replicas, at.work) if at else None
 
 

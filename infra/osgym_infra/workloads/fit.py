@@ -31,11 +31,18 @@ def fit_profile(
     _memory(seen, found, notes)
     _cpu(seen, found, notes)
     _think(seen, found, think_s)
+    _rest(seen, found)
     for parameter, series, how in (
         (Parameter.OVERLAY_MIB, seen.overlay_mib, "mean of what replicas had written to disk"),
         (Parameter.FRAME_KB, seen.frame_kb, "mean size of a frame"),
         (Parameter.STEPS_PER_EPISODE, seen.steps_per_episode, "mean steps of an episode"),
         (Parameter.TRAJECTORY_S, seen.trajectory_s, "mean duration of an episode, reset included"),
+        (Parameter.THREADS, seen.threads, "mean number of threads of a replica"),
+        (
+            Parameter.RESTING_MIB,
+            seen.resting_mib,
+            "mean of what replicas occupied at rest, compressed pages in it",
+        ),
     ):
         if series:
             found[parameter] = _measured(stats.mean(series), how)
@@ -136,6 +143,31 @@ def _think(seen: Observations, found: dict[Parameter, Measured], think_s: float 
         found[Parameter.THINK_S] = _measured(
             stats.mean(values), "time of a cycle less its CPU, of the least busy windows"
         )
+
+
+def _rest(seen: Observations, found: dict[Parameter, Measured]) -> None:
+    """Fit W = (CPU − C·episodes)/steps with rest, less (CPU − C·episodes − b·K·t)/steps without.
+
+    Both are of one benchmark that ran them in turns, so that D of that machine cancels out.
+    """
+    if len({x for x, _ in seen.resting_curve}) >= 2:
+        found[Parameter.RESTING_MIB] = _measured(
+            stats.slope(seen.resting_curve), "slope of MemAvailable over replicas at rest"
+        )
+    if not (seen.awake and seen.resting):
+        return
+    reset, idle = (
+        found[name].value if name in found else 0.0 for name in (Parameter.RESET_CPU_S, Parameter.IDLE_CORES)
+    )
+    rested = stats.ratio([(float(w.steps), w.cpu_s - reset * w.episodes) for w in seen.resting])
+    awake = stats.ratio([
+        (float(w.steps), w.cpu_s - reset * w.episodes - idle * w.replicas * w.seconds) for w in seen.awake
+    ])  # fmt: skip
+    found[Parameter.WAKE_CPU_S] = Measured(
+        max(0.0, rested.value - awake.value), max(0.0, rested.low - awake.high),
+        max(0.0, rested.high - awake.low), rested.n + awake.n,
+        "CPU time of a step after a reclaim, less that of a step of replicas that stay awake",
+    )  # fmt: skip
 
 
 def _least_busy(windows: Sequence[LoadWindow]) -> list[LoadWindow]:

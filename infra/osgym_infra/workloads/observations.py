@@ -35,7 +35,12 @@ class LoadWindow:
 
 @dataclass(slots=True)
 class Observations:
-    """All observations; memory curves are (replicas, MiB of all of them together)."""
+    """All observations; memory curves are (replicas, MiB of all of them together).
+
+    `awake` and `resting` are windows of one benchmark that ran in turns with replicas that stay awake and
+    with replicas whose memory was reclaimed before each step; `resting_mib` is what those occupied then.
+    `resting_curve` is a memory curve of replicas at rest.
+    """
 
     runtime: str | None = None
     accelerator: str = ""
@@ -54,6 +59,11 @@ class Observations:
     frame_kb: list[float] = field(default_factory=list)
     steps_per_episode: list[float] = field(default_factory=list)
     trajectory_s: list[float] = field(default_factory=list)
+    threads: list[float] = field(default_factory=list)
+    awake: list[LoadWindow] = field(default_factory=list)
+    resting: list[LoadWindow] = field(default_factory=list)
+    resting_mib: list[float] = field(default_factory=list)
+    resting_curve: list[tuple[float, float]] = field(default_factory=list)
 
     def add(self, other: Observations) -> None:
         """Add the observations of another file.
@@ -146,8 +156,15 @@ def _rows(data: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
 
 def _series_row(row: Mapping[str, Any], seen: Observations) -> None:
     replicas = row["replicas"]
+    if row.get("threads"):
+        seen.threads.append(float(row["threads"]) / replicas)
+    if "rest" in row:
+        _row_of_comparison(row, seen)
+        return
     if "host_mib" in row:
         seen.host_mib.append((replicas, float(row["host_mib"])))
+    if "lost_mib" in row:
+        seen.resting_curve.append((replicas, float(row["lost_mib"])))
     if "pss_mib" in row:
         seen.pss_mib.append((replicas, float(row["pss_mib"])))
         if replicas == 1:
@@ -165,6 +182,20 @@ def _series_row(row: Mapping[str, Any], seen: Observations) -> None:
     seen.frame_kb += [value / 1000 for value in _numbers(row.get("frame_bytes"))]
     seen.trajectory_s += _numbers(row.get("trajectory_s"))
     seen.steps_per_episode += _numbers(row.get("steps_per_episode"))
+
+
+def _row_of_comparison(row: Mapping[str, Any], seen: Observations) -> None:
+    """Add a row of a benchmark that compares rest; its pace is not that of a workload."""
+    if not row.get("steps"):
+        return
+    window = LoadWindow(
+        row["replicas"], float(row["seconds"]), float(row["cpu_s"]), int(row["steps"]), int(row["episodes"])
+    )
+    if row["rest"] == "off":
+        seen.awake.append(window)
+    else:
+        seen.resting.append(window)
+        seen.resting_mib += _numbers(row.get("resting_mib"))
 
 
 def _alone(row: Mapping[str, Any], seen: Observations) -> None:

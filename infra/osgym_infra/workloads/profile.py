@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from osgym_infra.catalogue.rows import PriceSource
-from osgym_infra.cost.model import LOCAL, QEMU, RUNTIME_NAME, ReplicaNeeds, boots_machines
+from osgym_infra.cost.model import LOCAL, QEMU, RUNTIME_NAME, ReplicaNeeds, Rest, boots_machines
 from osgym_infra.errors import BadInput
 
 SCHEMA = 1
@@ -42,6 +42,9 @@ class Parameter(StrEnum):
     STEPS_PER_EPISODE = "steps_per_episode"
     RESET_CPU_S = "reset_cpu_s"
     TRAJECTORY_S = "trajectory_s"
+    THREADS = "threads"
+    RESTING_MIB = "resting_mib"
+    WAKE_CPU_S = "wake_cpu_s"
     KNEE_REPLICAS = "knee_replicas"
 
 
@@ -102,6 +105,11 @@ class Profile:
     accelerator: str = ""
 
     @property
+    def steps(self) -> bool:
+        """Whether somebody steps its desktops."""
+        return Parameter.STEP_CPU_S in self.parameters
+
+    @property
     def emulated(self) -> bool:
         """Whether its CPU times are those of virtual machines without KVM."""
         return self.accelerator == TCG
@@ -137,7 +145,24 @@ class Profile:
             overlay_gib=self.value(Parameter.OVERLAY_MIB, bound) / MIB_PER_GIB,
             steps_per_episode=steps,
             frame_mb=self.value(Parameter.FRAME_KB, bound) / 1000,
+            threads=self.value(Parameter.THREADS, bound),
         )
+
+    def rest(self, bound: Bound = Bound.PESSIMISTIC) -> Rest:
+        """Return what a replica needs that rests between steps, at one end of all intervals at once.
+
+        Raises:
+            BadInput: The profile was measured without rest.
+        """
+        needed = {Parameter.RESTING_MIB, *([Parameter.WAKE_CPU_S] if self.steps else [])}
+        if not needed <= self.parameters.keys():
+            raise BadInput(
+                "--rest",
+                f"the profile {self.workload} has no figures of rest",
+                f"Fit a series with rest into it, or plan with {DEFAULT}",
+            )
+        resting_gib = self.value(Parameter.RESTING_MIB, bound) / MIB_PER_GIB
+        return Rest(resting_gib, self.value(Parameter.WAKE_CPU_S, bound))
 
     def remarks(self, runtime: str) -> tuple[str, ...]:
         """Return what a plan has to say of the profile: another runtime, emulation, assumptions."""
@@ -255,4 +280,5 @@ def chosen(name: str, runtime: str, emulated: bool = False) -> Profile:
 
 def with_values(base: ReplicaNeeds, **values: float | None) -> ReplicaNeeds:
     """Replace parameters by the user's values; `None` keeps the profile's."""
-    return replace(base, **{k: v for k, v in values.items() if v is not None})
+    given: dict[str, Any] = {k: v for k, v in values.items() if v is not None}
+    return replace(base, **given)
