@@ -71,7 +71,9 @@ class WithHelper(build_ext):
                 extra_postargs=[*LDFLAGS, "-Wl,-z,now"],
             )
         objects = self.compiler.compile(
-            ["native/view.c"], output_dir=self.build_temp, extra_postargs=["-O2", "-fPIC", *CFLAGS]
+            ["native/view.c", "native/view_waits.c"],
+            output_dir=self.build_temp,
+            extra_postargs=["-O2", "-fPIC", *CFLAGS],
         )
         self.compiler.link_shared_object(
             objects, str(folder / "osgym-view.so"), extra_postargs=[*LDFLAGS, "-Wl,-z,now"]

@@ -10,6 +10,9 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/prctl.h>
+#include <sys/syscall.h>
+#include <time.h>
+#include <unistd.h>
 #include <xcb/xcb.h>
 #include <xcb/xtest.h>
 
@@ -520,6 +523,22 @@ static PyObject *now_ns(PyObject *self, PyObject *unused) {
     return PyLong_FromUnsignedLongLong(og_now());
 }
 
+/* The kernel's monotonic and wall clocks, which go on while the desktop's stand still (view.c). */
+static PyObject *kernel_times_ns(PyObject *self, PyObject *unused) {
+    (void)self;
+    (void)unused;
+    struct timespec mono = {0}, wall = {0};
+    long long mono_ns, later_ns;
+    do { /* at the same time, as far as that goes */
+        syscall(SYS_clock_gettime, CLOCK_MONOTONIC, &mono);
+        mono_ns = mono.tv_sec * 1000000000LL + mono.tv_nsec;
+        syscall(SYS_clock_gettime, CLOCK_REALTIME, &wall);
+        syscall(SYS_clock_gettime, CLOCK_MONOTONIC, &mono);
+        later_ns = mono.tv_sec * 1000000000LL + mono.tv_nsec;
+    } while (later_ns - mono_ns > 10000);
+    return Py_BuildValue("LL", later_ns, wall.tv_sec * 1000000000LL + wall.tv_nsec);
+}
+
 /* No process of the same user may look into this one, or trace it. */
 static PyObject *forbid_inspection(PyObject *self, PyObject *unused) {
     (void)self;
@@ -531,6 +550,7 @@ static PyObject *forbid_inspection(PyObject *self, PyObject *unused) {
 static PyMethodDef module_methods[] = {
     {"forbid_inspection", forbid_inspection, METH_NOARGS, NULL},
     {"now_ns", now_ns, METH_NOARGS, NULL},
+    {"kernel_times_ns", kernel_times_ns, METH_NOARGS, NULL},
     {NULL, NULL, 0, NULL},
 };
 

@@ -1,51 +1,39 @@
-/* osgym-view.so: what the programs of a replica see where it shares its host's: the wall clock and the disk.
+/* osgym-view.so: what the programs of a replica see where it shares its host's: the clocks and the disk.
  *
  * /etc/ld.so.preload names it, so that it is in every program.
  *
  * Clock: nothing changes until one is set (`osgym_guest/clock.py`), by a page of memory that all programs share:
- * those that run already follow at once. Two modes: RUNNING adds an offset, FROZEN stands still. Monotonic clocks
- * are the kernel's, so timers run as ever; waits until a wall-clock time are turned into monotonic ones. Files
- * that were written since the clock was set show the desktop's time. Not covered: programs that are linked
- * statically or ask the kernel themselves (futex by syscall(2)), and the file systems' own times.
+ * those that run already follow at once. Two modes: RUNNING adds an offset, FROZEN stands still. Waits until a
+ * wall-clock time are turned into monotonic ones. Files that were written since the clock was set show the
+ * desktop's time.
+ *
+ * Pauses: while a pause is held, all clocks stand still, the monotonic ones too, so that a desktop whose processes
+ * were stopped goes on as if no time had passed. A wait whose kernel timeout ended meanwhile goes on for what was
+ * left of it (`view_waits.c`).
+ *
+ * Not covered: programs that are linked statically or ask the kernel themselves, and the file systems' own times.
  *
  * Disk: the root's free space is the host's, which another replica's writing changes while a file manager shows
  * it. It is seen as at most DISK_FREE, which is what a replica may write unless the host's settings say otherwise.
- *
- * The page: struct page below. One writer, who sets `mode` last. Anything but a known mode is none.
  */
 #define _GNU_SOURCE
+#include "view.h"
+
 #include <dlfcn.h>
 #include <fcntl.h>
-#include <pthread.h>
-#include <semaphore.h>
-#include <stdbool.h>
-#include <stdint.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <sys/statfs.h>
 #include <sys/statvfs.h>
 #include <sys/syscall.h>
 #include <sys/time.h>
-#include <sys/timerfd.h>
-#include <time.h>
 #include <unistd.h>
 
 #ifndef PAGE
 #define PAGE "/run/osgym/clock"
 #endif
-#define RUNNING 1
-#define FROZEN 2
 #define OVERLAY 0x794c7630
 #define DISK_FREE (8ULL << 30)
-#define SECOND 1000000000LL
-/* Seconds: a monotonic clock does not come so far (31 years), a wall clock is past it since 2001. */
-#define WALL_CLOCK 1000000000LL
-
-struct page {
-    int64_t mode;
-    int64_t value_ns;  /* RUNNING: what is added; FROZEN: the time */
-    int64_t set_at_ns; /* real time when it was set */
-};
 
 static const struct page *page;
 static int (*kernel_clock)(clockid_t, struct timespec *);
@@ -57,7 +45,8 @@ __attribute__((constructor)) static void attach(void)
     struct stat file;
     if (fd < 0)
         return;
-    if (syscall(SYS_fstat, fd, &file) == 0 && file.st_size >= (off_t)sizeof *page) {
+    /* The log lies behind the end of the file until there is a pause. */
+    if (syscall(SYS_fstat, fd, &file) == 0 && file.st_size >= PAGE_LEAST) {
         void *at = mmap(NULL, sizeof *page, PROT_READ, MAP_SHARED, fd, 0);
         if (at != MAP_FAILED)
             page = at;
@@ -65,10 +54,28 @@ __attribute__((constructor)) static void attach(void)
     syscall(SYS_close, fd);
 }
 
-static int64_t mode_now(void)
+int64_t view_mode(void)
 {
     int64_t mode = page ? __atomic_load_n(&page->mode, __ATOMIC_ACQUIRE) : 0;
     return mode == RUNNING || mode == FROZEN ? mode : 0;
+}
+
+int64_t view_pauses(void)
+{
+    return page ? __atomic_load_n(&page->pauses, __ATOMIC_ACQUIRE) : 0;
+}
+
+/* The newest state; a writer fills the other one before it counts up. */
+static struct pause newest(void)
+{
+    for (;;) {
+        int64_t count = view_pauses();
+        if (count == 0)
+            return (struct pause){0};
+        struct pause found = page->states[count & 1];
+        if (view_pauses() == count)
+            return found;
+    }
 }
 
 static int real(clockid_t clock, struct timespec *out)
@@ -76,45 +83,67 @@ static int real(clockid_t clock, struct timespec *out)
     return kernel_clock ? kernel_clock(clock, out) : (int)syscall(SYS_clock_gettime, clock, out);
 }
 
-static int64_t real_ns(clockid_t clock)
+int64_t view_real_ns(clockid_t clock)
 {
     struct timespec now = {0};
     real(clock, &now);
-    return now.tv_sec * SECOND + now.tv_nsec;
+    return ns_of(&now);
 }
 
-static struct timespec timespec_of(int64_t ns)
+/* What the wall clock shows at a real time, which is the paused time later. Frozen, it is a nanosecond later than all
+ * files: `ls` says the year instead of the time of what is not older than now. */
+static int64_t wall_ns(int64_t mode, int64_t at_ns, int64_t paused)
 {
-    if (ns < 0)
-        ns = 0;
-    return (struct timespec){.tv_sec = ns / SECOND, .tv_nsec = ns % SECOND};
+    if (mode == FROZEN)
+        return page->value_ns + 1;
+    return at_ns - paused + (mode == RUNNING ? page->value_ns : 0);
 }
 
-/* What the desktop's clock shows at a real time. Frozen, it is a nanosecond later than all files: `ls` says the
- * year instead of the time of what is not older than now. */
-static int64_t shown_ns(int64_t mode, int64_t at_ns)
+static bool is_wall(clockid_t clock)
 {
-    return mode == FROZEN ? page->value_ns + 1 : at_ns + page->value_ns;
+    return clock == CLOCK_REALTIME || clock == CLOCK_REALTIME_COARSE;
 }
 
-/* A time of the desktop's clock as one of a real clock: as far ahead there as it is here. */
-static struct timespec deadline(int64_t mode, const struct timespec *at, clockid_t clock)
+bool view_held(void)
 {
-    if (at->tv_sec > INT64_MAX / SECOND / 4)
-        return *at;
-    int64_t left_ns = at->tv_sec * SECOND + at->tv_nsec - shown_ns(mode, real_ns(CLOCK_REALTIME));
-    return timespec_of(real_ns(clock) + left_ns);
+    struct pause pause = newest();
+    return pause.held_at_ns && view_real_ns(CLOCK_MONOTONIC) >= pause.held_at_ns;
+}
+
+int64_t view_shown_ns(clockid_t clock)
+{
+    int64_t mode = is_wall(clock) ? view_mode() : 0;
+    int64_t count, now_ns;
+    struct pause pause;
+    do { /* a pause that ends in between would be taken from a time before it */
+        count = view_pauses();
+        pause = newest();
+        now_ns = view_real_ns(clock);
+        if (pause.held_at_ns) {
+            int64_t held_ns = view_real_ns(CLOCK_MONOTONIC) - pause.held_at_ns;
+            int64_t at_ns = is_wall(clock) ? pause.held_wall_ns
+                            : clock == CLOCK_MONOTONIC ? pause.held_at_ns : now_ns - (held_ns > 0 ? held_ns : 0);
+            now_ns = at_ns < now_ns ? at_ns : now_ns;
+        }
+    } while (view_pauses() != count);
+    return is_wall(clock) ? wall_ns(mode, now_ns, pause.paused_ns) : now_ns - pause.paused_ns;
+}
+
+/* A coarse clock would go back by its coarseness when a pause ends. */
+static clockid_t fine(clockid_t clock)
+{
+    return clock == CLOCK_REALTIME_COARSE ? CLOCK_REALTIME : clock == CLOCK_MONOTONIC_COARSE ? CLOCK_MONOTONIC : clock;
 }
 
 /* ---- asking for the time ---- */
 
 int clock_gettime(clockid_t clock, struct timespec *out)
 {
-    int result = real(clock, out);
-    int64_t mode;
-    if (result == 0 && (clock == CLOCK_REALTIME || clock == CLOCK_REALTIME_COARSE) && (mode = mode_now()))
-        *out = timespec_of(shown_ns(mode, out->tv_sec * SECOND + out->tv_nsec));
-    return result;
+    bool paused = view_pauses() && (is_wall(clock) || view_stands(clock));
+    if (!paused && !(is_wall(clock) && view_mode()))
+        return real(clock, out);
+    *out = timespec_of(view_shown_ns(paused ? fine(clock) : clock));
+    return 0;
 }
 
 int gettimeofday(struct timeval *restrict out, void *restrict zone)
@@ -141,121 +170,54 @@ int timespec_get(struct timespec *out, int base)
     return base == TIME_UTC && clock_gettime(CLOCK_REALTIME, out) == 0 ? base : 0;
 }
 
-/* ---- waiting until a time ---- */
-
-/* The C library's own function of this name, looked up once. */
-#define NEXT(name)                                                     \
-    ({                                                                 \
-        static __typeof__(&name) next_;                                \
-        __typeof__(&name) found_ = __atomic_load_n(&next_, __ATOMIC_RELAXED); \
-        if (!found_) {                                                 \
-            found_ = (__typeof__(&name))dlsym(RTLD_NEXT, #name);       \
-            __atomic_store_n(&next_, found_, __ATOMIC_RELAXED);        \
-        }                                                              \
-        found_;                                                        \
-    })
-
-/* Choose the real clock to wait by; `at` of unnamed clocks (-1) is told by its size. */
-static const struct timespec *until(clockid_t *clock, const struct timespec *at, struct timespec *room)
-{
-    int64_t mode = mode_now();
-    if (*clock == -1)
-        *clock = at->tv_sec > WALL_CLOCK ? CLOCK_REALTIME : CLOCK_MONOTONIC;
-    if (*clock != CLOCK_REALTIME || !mode || at->tv_nsec < 0 || at->tv_nsec >= SECOND)
-        return at;
-    *clock = CLOCK_MONOTONIC;
-    *room = deadline(mode, at, CLOCK_MONOTONIC);
-    return room;
-}
-
-int pthread_cond_clockwait(pthread_cond_t *cond, pthread_mutex_t *mutex, clockid_t clock,
-                           const struct timespec *at)
-{
-    struct timespec room;
-    at = until(&clock, at, &room);
-    return NEXT(pthread_cond_clockwait)(cond, mutex, clock, at);
-}
-
-/* The condition's attribute says the clock, which only the C library can read. */
-int pthread_cond_timedwait(pthread_cond_t *restrict cond, pthread_mutex_t *restrict mutex,
-                           const struct timespec *restrict at)
-{
-    return pthread_cond_clockwait(cond, mutex, -1, at);
-}
-
-int pthread_mutex_clocklock(pthread_mutex_t *mutex, clockid_t clock, const struct timespec *at)
-{
-    struct timespec room;
-    at = until(&clock, at, &room);
-    return NEXT(pthread_mutex_clocklock)(mutex, clock, at);
-}
-
-int pthread_mutex_timedlock(pthread_mutex_t *restrict mutex, const struct timespec *restrict at)
-{
-    return pthread_mutex_clocklock(mutex, CLOCK_REALTIME, at);
-}
-
-int sem_clockwait(sem_t *sem, clockid_t clock, const struct timespec *at)
-{
-    struct timespec room;
-    at = until(&clock, at, &room);
-    return NEXT(sem_clockwait)(sem, clock, at);
-}
-
-int sem_timedwait(sem_t *restrict sem, const struct timespec *restrict at)
-{
-    return sem_clockwait(sem, CLOCK_REALTIME, at);
-}
-
-int clock_nanosleep(clockid_t clock, int flags, const struct timespec *at, struct timespec *left)
-{
-    struct timespec room;
-    if (flags & TIMER_ABSTIME)
-        at = until(&clock, at, &room);
-    return NEXT(clock_nanosleep)(clock, flags, at, left);
-}
-
-/* A timer was made with its clock: the time stays one of the wall clock, the real one. */
-static const struct itimerspec *fires(bool absolute, const struct itimerspec *when, struct itimerspec *room)
-{
-    int64_t mode = mode_now();
-    if (!absolute || !mode || when->it_value.tv_sec <= WALL_CLOCK)
-        return when;
-    *room = *when;
-    room->it_value = deadline(mode, &when->it_value, CLOCK_REALTIME);
-    return room;
-}
-
-int timerfd_settime(int fd, int flags, const struct itimerspec *when, struct itimerspec *before)
-{
-    struct itimerspec room;
-    return NEXT(timerfd_settime)(fd, flags, fires(flags & TFD_TIMER_ABSTIME, when, &room), before);
-}
-
-int timer_settime(timer_t timer, int flags, const struct itimerspec *restrict when,
-                  struct itimerspec *restrict before)
-{
-    struct itimerspec room;
-    return NEXT(timer_settime)(timer, flags, fires(flags & TIMER_ABSTIME, when, &room), before);
-}
-
 /* ---- the times of files ---- */
 
-/* Those of the image and those that a program gave a file itself are left as they are. */
-static void show(int64_t mode, struct timespec *at)
+/* Whether times of files differ from the disk's. */
+static bool files_differ(void)
 {
-    int64_t ns = at->tv_sec > INT64_MAX / SECOND / 4 ? 0 : at->tv_sec * SECOND + at->tv_nsec;
-    if (ns >= page->set_at_ns && ns <= real_ns(CLOCK_REALTIME))
-        *at = timespec_of(mode == FROZEN ? page->value_ns : shown_ns(mode, ns));
+    return view_mode() || view_pauses();
+}
+
+/* A real time of the past without the pauses until then; one within a pause is as late as its end. */
+static int64_t without_pauses(int64_t ns)
+{
+    if (view_pauses() == 0)
+        return ns;
+    int64_t count = __atomic_load_n(&page->ended, __ATOMIC_ACQUIRE);
+    int64_t low = 0, high = count = count < PAUSE_LOG ? count : PAUSE_LOG;
+    while (low < high) {
+        int64_t middle = (low + high) / 2;
+        if (page->log[middle].wall_ns <= ns)
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    ns -= low ? page->log[low - 1].paused_ns : 0;
+    int64_t latest = low < count ? page->log[low].wall_ns - page->log[low].paused_ns : INT64_MAX;
+    return ns < latest ? ns : latest;
+}
+
+/* Those of the image and those that a program gave a file itself are left as they are. */
+static void show(struct timespec *at)
+{
+    int64_t mode = view_mode();
+    int64_t ns = at->tv_sec > INT64_MAX / SECOND / 4 ? 0 : ns_of(at);
+    if ((mode && ns < page->set_at_ns) || ns > view_real_ns(CLOCK_REALTIME))
+        return;
+    if (mode == FROZEN) {
+        *at = timespec_of(page->value_ns);
+        return;
+    }
+    int64_t shown_ns = wall_ns(mode, without_pauses(ns), 0), now_ns = view_shown_ns(CLOCK_REALTIME);
+    *at = timespec_of(shown_ns < now_ns ? shown_ns : now_ns);
 }
 
 static int shown(int result, struct stat *file)
 {
-    int64_t mode = result == 0 ? mode_now() : 0;
-    if (mode) {
-        show(mode, &file->st_atim);
-        show(mode, &file->st_mtim);
-        show(mode, &file->st_ctim);
+    if (result == 0 && files_differ()) {
+        show(&file->st_atim);
+        show(&file->st_mtim);
+        show(&file->st_ctim);
     }
     return result;
 }
@@ -286,10 +248,10 @@ int stat64(const char *restrict, struct stat64 *restrict) __attribute__((alias("
 int lstat64(const char *restrict, struct stat64 *restrict) __attribute__((alias("lstat")));
 int fstat64(int, struct stat64 *) __attribute__((alias("fstat")));
 
-static void show_x(int64_t mode, struct statx_timestamp *at)
+static void show_x(struct statx_timestamp *at)
 {
     struct timespec plain = {.tv_sec = at->tv_sec, .tv_nsec = at->tv_nsec};
-    show(mode, &plain);
+    show(&plain);
     at->tv_sec = plain.tv_sec;
     at->tv_nsec = (uint32_t)plain.tv_nsec;
 }
@@ -297,12 +259,11 @@ static void show_x(int64_t mode, struct statx_timestamp *at)
 int statx(int folder, const char *restrict path, int flags, unsigned mask, struct statx *restrict file)
 {
     int result = (int)syscall(SYS_statx, folder, path, flags, mask, file);
-    int64_t mode = result == 0 ? mode_now() : 0;
-    if (mode) {
-        show_x(mode, &file->stx_atime);
-        show_x(mode, &file->stx_mtime);
-        show_x(mode, &file->stx_ctime);
-        show_x(mode, &file->stx_btime);
+    if (result == 0 && files_differ()) {
+        show_x(&file->stx_atime);
+        show_x(&file->stx_mtime);
+        show_x(&file->stx_ctime);
+        show_x(&file->stx_btime);
     }
     return result;
 }

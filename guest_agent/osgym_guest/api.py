@@ -3,20 +3,21 @@
 from __future__ import annotations
 
 import asyncio
-import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from osgym_guest import __version__
+from osgym_guest._native import kernel_times_ns
 from osgym_guest.clock import DesktopClock
+from osgym_guest.clock_pauses import ClockPauses
 from osgym_guest.engine import CheckedStep, Engine
 from osgym_guest.http import HttpError, Request, Response, Router, bad
 from osgym_guest.server import IDENTITY_PATH
 from osgym_protocol.actions import InvalidAction, parse_actions
 from osgym_protocol.codec import WireFormatError, known_fields
 from osgym_protocol.codes import GuestErrorCode
-from osgym_protocol.guest_api import STEP_FIELDS, number, sequence_number
+from osgym_protocol.guest_api import FINAL_FIELDS, STEP_FIELDS, number, sequence_number
 from osgym_protocol.ledger import StepRefused
 from osgym_protocol.limits import (
     DEFAULT_FINAL_MS,
@@ -24,6 +25,7 @@ from osgym_protocol.limits import (
     MAX_DURATION_MS,
     MAX_READY_S,
     MAX_STEP_BODY_BYTES,
+    MAX_THINK_S,
 )
 from osgym_protocol.observation import ObservedFrame
 from osgym_protocol.options import ObserveOptions, parse_expects, parse_observe, parse_settle
@@ -62,7 +64,8 @@ class Api:
         self._await_claim = await_claim
         self._on_broken = on_broken
         self._clock = DesktopClock(engine, identities)
-        self._started = time.monotonic()
+        self._pauses = ClockPauses() if identities is None else None
+        self._started_ns = kernel_times_ns()[0]
 
     def register(self, router: Router) -> None:
         longest_s = 2 * MAX_DURATION_MS / 1000 + SLACK_S
@@ -73,6 +76,8 @@ class Api:
         router.add("POST", "/v1/final", self.final, deadline_s=longest_s)
         router.add("POST", "/v1/release", self.release, deadline_s=longest_s)
         router.add("POST", "/v1/clock", self.clock)
+        router.add("POST", "/v1/clock/hold", self.hold_clock)
+        router.add("POST", "/v1/clock/resume", self.resume_clock)
         if self._identities is not None:
             router.add("POST", IDENTITY_PATH, self.identity, max_body=MAX_IDENTITY_BODY)
 
@@ -80,7 +85,7 @@ class Api:
 
     def health(self, request: Request) -> Response:
         """Return the state of the agent."""
-        return Response.json(self._health(round(time.monotonic() - self._started, 3)))
+        return Response.json(self._health(self._uptime_s()))
 
     async def ready(self, request: Request) -> Response:
         """Return the state of the agent once the desktop is drawn and quiet."""
@@ -88,7 +93,7 @@ class Api:
             body = known_fields(request.json_object(), ("timeout_s",), request.path)
             timeout_s = number(body.get("timeout_s", DEFAULT_READY_S), "timeout_s", 0, MAX_READY_S)
         await self._engine.wait_ready(timeout_s)
-        return Response.json(self._health(round(time.monotonic() - self._started, 3)))
+        return Response.json(self._health(self._uptime_s()))
 
     async def step(self, request: Request) -> Response:
         """Act, settle and observe. A sequence number that was done already gets its answer again."""
@@ -102,10 +107,11 @@ class Api:
                 observe = parse_observe(body.get("observe"))
                 observe.check_region(screen_size)
                 expects = parse_expects(body.get("expects"))
+                hold = _hold_of(body.get("hold", False), self._clock_pauses)
                 actions = parse_actions(body.get("actions", []), screen_size)
         if known is not None:
             return _record((await asyncio.shield(known)).replayed())
-        step = self._engine.step(CheckedStep(seq, actions, settle, observe, expects))
+        step = self._engine.step(CheckedStep(seq, actions, settle, observe, expects, hold))
         return _record(await asyncio.shield(step))
 
     async def observe(self, request: Request) -> Response:
@@ -118,12 +124,12 @@ class Api:
     async def final(self, request: Request) -> Response:
         """Return the frame after a step, once it is final."""
         with _refusing():
-            body = known_fields(request.json_object(), ("seq", "timeout_ms", "observe"), request.path)
-            options = self._look(body)
+            body = known_fields(request.json_object(), FINAL_FIELDS, request.path)
+            options, hold = self._look(body), _hold_of(body.get("hold", False), self._clock_pauses)
             timeout_ms = number(body.get("timeout_ms", DEFAULT_FINAL_MS), "timeout_ms", 0, MAX_DURATION_MS)
             seq = sequence_number(body.get("seq"))
             self._engine.steps.require_last(seq)
-        return _record(await self._engine.final(seq, timeout_ms, options))
+        return _record(await self._engine.final(seq, timeout_ms, options, hold))
 
     async def release(self, request: Request) -> Response:
         """Release every held key and button."""
@@ -135,6 +141,27 @@ class Api:
             await self._clock.set(request.json_object())
         return Response.json({"status": "ok"})
 
+    def hold_clock(self, request: Request) -> Response:
+        """Let all clocks stand still, until they are resumed."""
+        self._clock_pauses().hold()
+        return Response.json({"status": "ok"})
+
+    def resume_clock(self, request: Request) -> Response:
+        """Let the clocks go on. The answer has the rest of the charge that has not passed yet."""
+        with _refusing():
+            body = known_fields(request.json_object(), ("charge_s",), request.path)
+            charge_s = body.get("charge_s")
+            if charge_s is not None:
+                charge_s = number(charge_s, "charge_s", 0, MAX_THINK_S)
+        return Response.json({"left_s": self._clock_pauses().resume(charge_s)})
+
+    def _clock_pauses(self) -> ClockPauses:
+        """Return the pauses of a container. Raises HttpError: 501 in a virtual machine."""
+        if self._pauses is None:
+            text = "the clocks of a virtual machine cannot stand still"
+            raise HttpError(501, GuestErrorCode.NOT_AVAILABLE, text)
+        return self._pauses
+
     def identity(self, request: Request) -> Response:
         """Apply a new identity and return which of its parts changed."""
         assert self._identities is not None
@@ -145,7 +172,7 @@ class Api:
             self._await_claim()
         self._generation = str(taken.generation)
         # Whole seconds: to write down a fraction takes more code than all the rest of this.
-        health = self._health(int(time.monotonic() - self._started))
+        health = self._health(int(self._uptime_s()))
         return Response.json({**health, "applied": dict(taken.applied)}, then=self._settle)
 
     def _look(self, body: Mapping[str, Any]) -> ObserveOptions:
@@ -162,6 +189,10 @@ class Api:
             self._identities.settle()
         except (HttpError, OSError) as exc:
             self._on_broken(str(exc))
+
+    def _uptime_s(self) -> float:
+        """Return the real time since the start, which a host compares with its own."""
+        return round((kernel_times_ns()[0] - self._started_ns) / 1e9, 3)
 
     def _health(self, uptime_s: float) -> dict[str, Any]:
         return {
@@ -185,6 +216,12 @@ def _refusing() -> Iterator[None]:
         raise bad(str(exc)) from exc
     except StepRefused as exc:
         raise HttpError(409, exc.code, exc.message, exc.details) from exc
+
+
+def _hold_of(asked: Any, pauses: Callable[[], ClockPauses]) -> Callable[[], None] | None:
+    if type(asked) is not bool:
+        raise bad("hold must be true or false")
+    return pauses().hold if asked else None
 
 
 def _record(frame: ObservedFrame) -> Response:

@@ -41,6 +41,7 @@ class CheckedStep:
 
     Attributes:
         expects: Hash of the frame that the screen must show for the actions to be done; None: any.
+        hold: Called when the screen has settled, before the frame is taken: holds the clocks.
     """
 
     seq: int
@@ -48,6 +49,7 @@ class CheckedStep:
     settle: SettleOptions
     observe: ObserveOptions
     expects: str | None = None
+    hold: Callable[[], None] | None = None
 
 
 class Engine:
@@ -273,6 +275,8 @@ class Engine:
             self._kept.keep(self._generation, request.seq)
         changed = request.expects is not None and not screen.shows(request.expects, request.actions)
         done = screen.act([] if changed else request.actions, request.settle)
+        if request.hold is not None:
+            request.hold()
         frame = screen.observe(request.observe)
         self._watch.answered(request.seq, frame.taken_ns)
         observation = Observation(
@@ -299,8 +303,14 @@ class Engine:
 
         return await self.use(work)
 
-    async def final(self, seq: int, timeout_ms: float, options: ObserveOptions) -> ObservedFrame:
-        """Return the frame after the last step: when final, at the timeout, or when another step begins."""
+    async def final(
+        self, seq: int, timeout_ms: float, options: ObserveOptions, hold: Callable[[], None] | None = None
+    ) -> ObservedFrame:
+        """Return the frame after the last step: when final, at the timeout, or when another step begins.
+
+        Args:
+            hold: As in `CheckedStep`; not called when another step begins.
+        """
         began = time.monotonic()
 
         def work(screen: ScreenController) -> ObservedFrame:
@@ -309,6 +319,8 @@ class Engine:
             settled = screen.wait_final(timeout_ms)
             if settled.last_change_ms is not None:
                 self._watch.changed(started + int(settled.last_change_ms * 1e6))
+            if hold is not None and settled.reason != "cancelled":
+                hold()
             frame = screen.observe(options)
             observation = self._plain(frame, self._watch.previous(), settled, began)
             return ObservedFrame(replace(observation, seq=seq, final=_is_final(settled)), frame.image)

@@ -14,8 +14,11 @@ LISTEN_FD = 3
 
 DEFAULT_PORT = 5000
 
-STEP_FIELDS = ("seq", "actions", "settle", "observe", "expects")
+STEP_FIELDS = ("seq", "actions", "settle", "observe", "expects", "hold")
 """Fields of a step's request."""
+
+FINAL_FIELDS = ("seq", "timeout_ms", "observe", "hold")
+"""Fields of a request for the final frame of a step."""
 
 
 def sequence_number(raw: Any) -> int:

@@ -29,6 +29,9 @@ MIN_CLOCK_S = 1_577_836_800
 MAX_CLOCK_S = 4_102_444_800
 """First time that is too late for a desktop's clock, 2100-01-01."""
 
+MAX_THINK_S = 3600
+"""Bound of the time that a desktop is charged for one thought."""
+
 # Bodies and records
 MAX_BODY_BYTES = 16 * 1024 * 1024
 """Size of a request to the host."""

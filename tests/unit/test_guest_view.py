@@ -18,7 +18,7 @@ from osgym_guest.clock import DesktopClock
 from osgym_guest.http import HttpError
 from osgym_protocol.codec import WireFormatError
 
-SOURCE = Path(osgym_guest.__file__).parents[1] / "native" / "view.c"
+SOURCES = [Path(osgym_guest.__file__).parents[1] / "native" / name for name in ("view.c", "view_waits.c")]
 NINE_NS = 1_767_258_000 * 10**9  # 2026-01-01 09:00 UTC
 WAITS = """
 import ctypes, sys, time
@@ -52,7 +52,7 @@ class Desktop:
         self.page = folder / "clock"
         self.preload = folder / "view.so"
         argv = ["cc", "-std=gnu11", "-Wall", "-Wextra", "-Werror", "-O2", "-fPIC", "-shared"]
-        subprocess.run([*argv, f'-DPAGE="{self.page}"', "-o", self.preload, SOURCE], check=True)
+        subprocess.run([*argv, f'-DPAGE="{self.page}"', "-o", self.preload, *SOURCES], check=True)
 
     def run(self, *argv: str) -> str:
         """What a program says."""
