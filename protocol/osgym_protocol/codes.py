@@ -180,6 +180,20 @@ class Done(TextEnum):
     MAX_STEPS = "max_steps"
 
 
+class ThinkMode(TextEnum):
+    """What a desktop does between the answer of a call and the next call."""
+
+    LIVE = "live"  # it goes on
+    PAUSED = "paused"  # it stands still, its clocks included
+
+
+class ThinkCharge(TextEnum):
+    """Time by which the clocks of a paused desktop move with a thought that names none."""
+
+    NOTHING = "nothing"
+    REAL = "real"  # the time that the thought took
+
+
 class SettlePolicy(TextEnum):
     """Rule by which the guest decides that the screen is final."""
 

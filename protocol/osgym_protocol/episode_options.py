@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, TypedDict
+from typing import Any, Literal, TypedDict
 
 from osgym_protocol.bounds import Count, Id, Seconds, Ttl
 from osgym_protocol.clock import ClockOptions, ClockTime, parse_clock
 from osgym_protocol.codec import OMIT, Request, WireFormatError
+from osgym_protocol.codes import ThinkCharge, ThinkMode
 from osgym_protocol.limits import DEFAULT_LEASE_TTL_S, DEFAULT_WAIT_S
 from osgym_protocol.options import ObserveOptions, SettleOptions
 
@@ -33,6 +34,9 @@ class PlainOptions(TypedDict, total=False):
     strict_setup: bool
     """True: a command of the task's setup that fails ends the start with SetupFailed. By default such a
     failure is one of ``trajectory.setup_warnings``."""
+    think: ThinkMode | Literal["live", "paused"] | None
+    """What the desktop does while the policy thinks: ``"live"``, it goes on, or ``"paused"``: between the
+    answer of a call and the next call all of it stands still, its clocks included"""
     run: str | None
     """Name of the run that the episode belongs to, such as ``"grpo-7"``: the dashboard shows the episodes of
     a run together. Branches of the episode keep it."""
@@ -61,11 +65,15 @@ class EpisodeOptions(Request):
     strict_setup: bool = field(default=False, metadata=OMIT)
     clock: ClockOptions | ClockTime | None = field(default=None, metadata=OMIT)
     """Time that the desktop shows at the beginning; it takes precedence over the task's ``osgym.clock``."""
+    think: ThinkMode | None = field(default=None, metadata=OMIT)
+    think_charge: ThinkCharge | None = field(default=None, metadata=OMIT)
     run: Id | None = field(default=None, metadata=OMIT)
 
     def __post_init__(self) -> None:
         self.check_bounds()
         parse_clock(self.clock)
+        if self.think_charge is not None and self.think is not ThinkMode.PAUSED:
+            raise WireFormatError('think_charge is for think="paused"')
         if self.clock is not None and self.checkpoint is not None:
             raise WireFormatError(
                 "clock: an episode restored from a checkpoint keeps the checkpoint's clock; leave clock out"

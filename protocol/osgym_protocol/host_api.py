@@ -18,6 +18,7 @@ from osgym_protocol.limits import (
     MAX_DRAIN_S,
     MAX_NOTE_CHARS,
     MAX_RENEWED_LEASES,
+    MAX_THINK_S,
 )
 from osgym_protocol.observation import ErrorInfo, Observation
 from osgym_protocol.options import FrameHash, ObserveOptions, SettleOptions
@@ -121,6 +122,9 @@ class StepRequest(Request):
     expects: FrameHash | None = field(default=None, metadata=OMIT)
     """``frame.hash`` of the observation that the actions were chosen for. If the screen shows another frame,
     nothing is done, and the answer's observation has ``screen_changed``."""
+    think_s: Annotated[float, Bounds(ge=0, le=MAX_THINK_S)] | None = field(default=None, metadata=OMIT)
+    """Time (s) by which the clocks of a desktop with ``think`` ``paused`` move for the thought before this
+    step; None: as the episode's ``think_charge`` says."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

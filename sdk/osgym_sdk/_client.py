@@ -9,6 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, Self, Unpack
 
+from osgym_protocol.codes import ThinkMode
 from osgym_sdk import _sigterm
 from osgym_sdk._background import BackgroundTasks
 from osgym_sdk._batch.batch import Batch, BatchPlan, PlannedRun
@@ -209,7 +210,8 @@ class AsyncClient:
         Raises:
             ConfigError: the task file cannot be read, or an option is wrong.
         """
-        return AsyncEpisode(self._scheduler, plan_episode(task, options, self._config.reading))
+        given = self._with_think(options)
+        return AsyncEpisode(self._scheduler, plan_episode(task, given, self._config.reading))
 
     def attach(
         self,
@@ -390,9 +392,20 @@ class AsyncClient:
         self._batches.add(rollouts)
         return rollouts
 
+    def _with_think(self, options: EpisodeArguments) -> EpisodeArguments:
+        """Return the options of an episode with the client's own ones of thinking where they have none."""
+        given, config = options.copy(), self._config
+        if given.get("think") is None:
+            given["think"] = config.think
+        if given["think"] == ThinkMode.PAUSED and given.get("think_charge") is None:
+            given["think_charge"] = config.think_charge
+        return given
+
     def _plan_batch(self, tasks: Tasks, policy: Policy, arguments: RunArguments) -> BatchPlan:
         options, episode = read_run_arguments(arguments)
-        plan_episode(None, episode)  # an option that is wrong is the caller's fault, not each episode's
+        plan_episode(
+            None, self._with_think(episode)
+        )  # an option that is wrong is the caller's fault, not each episode's
         check_policy(policy)
         adapted = policy if self._adapt_policy is None else self._adapt_policy(policy)
         clock = self._config.clock

@@ -10,11 +10,13 @@ import uuid
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypedDict, Unpack
+from typing import TYPE_CHECKING, Any, Literal, TypedDict, Unpack
 from urllib.parse import urlsplit
 
+from osgym_protocol.codes import ThinkCharge, ThinkMode
 from osgym_protocol.proxies import HOST_PROXY_VARIABLE
 from osgym_sdk._exceptions import ConfigError
+from osgym_sdk._inputs.options import as_think, as_think_charge, as_token_charge
 from osgym_sdk._inputs.reading import Reading, as_reading
 from osgym_sdk._tracing import RequestTracer, request_tracer
 
@@ -85,6 +87,10 @@ class ClientSettings(TypedDict, total=False):
     """Grammar of all episodes; see :class:`EpisodeArguments`."""
     coordinates: Coordinates | None
     """Coordinates of all episodes; see :class:`EpisodeArguments`."""
+    think: ThinkMode | Literal["live", "paused"] | None
+    """What the desktops of all episodes do while their policy thinks; see :class:`EpisodeArguments`."""
+    think_charge: ThinkCharge | Literal["nothing", "real"] | float | None
+    """Charge of all thoughts; see :class:`EpisodeArguments`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,6 +108,8 @@ class ClientConfig:
     server_names: Mapping[str, str] = field(default_factory=dict)
     handle_sigterm: bool = True
     reading: Reading | None = None
+    think: ThinkMode | None = None
+    think_charge: ThinkCharge | float | None = None
     tracer: RequestTracer | None = None
     """Tracer of steps; None where spans are off."""
     client_id: str = field(default_factory=lambda: uuid.uuid4().hex)
@@ -198,5 +206,14 @@ def make_config(
     given["token"] = given.get("token") or environ.get("OSGYM_TOKEN") or None
     given["proxy"] = given.get("proxy") or environ.get(HOST_PROXY_VARIABLE) or None
     given["reading"] = as_reading(given.pop("actions", None), given.pop("coordinates", None))
+    if "think" in given:
+        given["think"] = as_think(given["think"])
+    if "think_charge" in given:
+        charge = given["think_charge"]
+        given["think_charge"] = (
+            as_token_charge(charge) if isinstance(charge, int | float) else as_think_charge(charge)
+        )
+        if given.get("think") is not ThinkMode.PAUSED:
+            raise ConfigError('think_charge is for think="paused"')
     given["tracer"] = request_tracer(environ)
     return ClientConfig(parse_hosts(hosts, environ), **given)

@@ -79,6 +79,10 @@ class Guest:
     looks: int = 0
     restless: bool = False
     """Its screen never comes to rest."""
+    held: bool = False
+    """Its clocks stand still."""
+    charges: list[float | None] = field(default_factory=list)
+    """What each thought was charged that ended with the clocks going on again."""
     current: tuple[int, asyncio.Future[tuple[dict[str, Any], bytes]]] | None = None
 
     def __post_init__(self) -> None:
@@ -148,6 +152,15 @@ class Guest:
             if isinstance(given, GuestAnswer):
                 raise given
             return "application/json", given
+        if path == "/v1/clock/hold":
+            self.held = True
+            return "application/json", b"{}"
+        if path == "/v1/clock/resume":
+            charge_s = json.loads(body)["charge_s"]
+            if self.held:
+                self.charges.append(charge_s)
+            self.held = False
+            return "application/json", json.dumps({"left_s": charge_s or 0.0}).encode()
         if path == "/v1/release":
             self.released += 1
             return "application/json", b"{}"
@@ -163,6 +176,7 @@ class Guest:
         elif path == "/v1/final":
             if request["seq"] != self.last_seq:
                 raise GuestAnswer(409, "bad_sequence", "not the last step")
+            self.held |= request.get("hold", False)
             meta = {**self.frame(self.last_seq, request.get("observe")), "final": True}
             blob = image_of(meta)
         else:
@@ -211,6 +225,7 @@ class Guest:
         self.current = None
         self.acted.extend(request["actions"])
         self.last_seq = seq
+        self.held |= request.get("hold", False)
         meta = self.frame(seq, request.get("observe"))
         meta["results"] = [{"ok": True, "op": a["op"]} for a in request["actions"]]
         policy = (request.get("settle") or {}).get("policy", "exact")

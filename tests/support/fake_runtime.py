@@ -144,6 +144,9 @@ class FakeRuntime(base.Runtime):
         self.disk_free_mib = 10_000.0
         self.slow_to_measure: dict[str, asyncio.Event] = {}
         self.stopped = False
+        self.pausable = False
+        self.paused: set[str] = set()
+        """Ids of the replicas that are paused."""
 
     @property
     def name(self) -> str:
@@ -191,6 +194,17 @@ class FakeRuntime(base.Runtime):
             await slow.wait()
         overlay_mib = self.overlay_mib.get(replica.replica_id, 1.0)
         return base.Usage(self.pss_mib, self.pss_mib, 0.1, overlay_mib, 5)
+
+    def can_pause(self, replica: base.Replica) -> bool:
+        return self.pausable
+
+    async def pause(self, replica: base.Replica) -> None:
+        if not self.pausable:
+            await super().pause(replica)
+        self.paused.add(replica.replica_id)
+
+    async def unpause(self, replica: base.Replica) -> None:
+        self.paused.discard(replica.replica_id)
 
     def replicas(self) -> Sequence[base.Replica]:
         return list(self.alive.values())

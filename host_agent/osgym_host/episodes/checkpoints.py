@@ -29,7 +29,7 @@ from osgym_host.episodes.checkpoint_store import (
     read_head,
 )
 from osgym_host.episodes.create_request import CreatedEpisode, read_task
-from osgym_host.episodes.creator import EpisodeCreator, first_observation
+from osgym_host.episodes.creator import EpisodeCreator, check_think, first_observation
 from osgym_host.episodes.episode import HostEpisode
 from osgym_host.episodes.episode_state import EpisodeProgress, SavedEpisode
 from osgym_host.episodes.errors import EpisodeOver
@@ -216,6 +216,7 @@ class Checkpoints:
                 holder = LeaseHolder(episode.episode_id, episode.replica.on_revoked)
                 episode.attach(await self._brancher.clone(checkpoint.point, holder, wait_s, client))
             got = time.perf_counter()
+            await check_think(episode)
             await self._restore_progress(episode, checkpoint, saved.progress)
             opened = await first_observation(episode, began, got)
         except BaseException as error:
@@ -238,7 +239,15 @@ class Checkpoints:
         saved = checkpoint.record.saved
         if saved is None:
             return SavedEpisode(
-                None, (1, 1), ttl_s, asked.max_steps, asked.settle, asked.observe, run=asked.run
+                None,
+                (1, 1),
+                ttl_s,
+                asked.max_steps,
+                asked.settle,
+                asked.observe,
+                run=asked.run,
+                think=asked.think,
+                think_charge=asked.think_charge,
             )
         if asked.max_steps is not None and asked.max_steps <= saved.progress.step:
             text = (
@@ -253,6 +262,8 @@ class Checkpoints:
             settle=saved.settle if asked.settle is None else asked.settle,
             observe=saved.observe if asked.observe is None else asked.observe,
             run=saved.run if asked.run is None else asked.run,
+            think=saved.think if asked.think is None else asked.think,
+            think_charge=saved.think_charge if asked.think is None else asked.think_charge,
         )
 
     @staticmethod

@@ -33,7 +33,7 @@ from osgym_host.guest_client import GuestRefused
 from osgym_host.replicas.manager import ReplicaManager
 from osgym_host.tasks.context import TaskContext
 from osgym_host.tasks.schema import Task
-from osgym_protocol.codes import Done, ErrorCode
+from osgym_protocol.codes import Done, ErrorCode, ThinkCharge, ThinkMode
 from osgym_protocol.host_api import (
     EpisodeState,
     EvaluationAnswer,
@@ -237,15 +237,29 @@ class HostEpisode:
                     raise already_done(steps.progress.done)
                 if seq != steps.progress.seq + 1:
                     raise bad_sequence(seq, steps.progress.seq)
+                if request.think_s is not None and self.terms.think is not ThinkMode.PAUSED:
+                    raise ServiceError(ErrorCode.BAD_REQUEST, 'think_s is for episodes with think="paused".')
                 await self.replica.check_alive()
                 before = steps.progress
                 try:
                     steps.enter(seq, parse_actions(request.actions, self.terms.screen), request.expects)
                 except BadAction as error:
                     raise _refused(error) from error
-            return await self._send(
-                request.settle or self.terms.settle, request.observe or self.terms.observe, before
-            )
+                self._charge(request.think_s)
+            async with self.replica.awake():
+                return await self._send(
+                    request.settle or self.terms.settle, request.observe or self.terms.observe, before
+                )
+
+    async def begin_thinking(self) -> None:
+        """Let the desktop stand still from now on while the policy thinks, if the episode's terms say so."""
+        rest = None if self.replica.manager is None else self.replica.manager.rest
+        if self.terms.think is ThinkMode.PAUSED and rest is not None:
+            await asyncio.wait((rest.begin_thinking(real_time=self.terms.think_charge is ThinkCharge.REAL),))
+
+    def _charge(self, think_s: float | None) -> None:
+        if (clock := self.replica.thinking) is not None:
+            clock.charge(think_s)
 
     async def intervene(self, request: InterveneRequest) -> StepResult:
         """Act for a person, between two steps of the policy, whose numbers stay as they are.
@@ -354,9 +368,15 @@ class HostEpisode:
             raise self.over.copy()
         wanted = request.observe or self.terms.observe
         guest_seq = request.seq - self.steps.progress.guest_base
+        clock = self.replica.thinking
         try:
-            call = self.replica.guest.final(guest_seq, wait_s=request.timeout_ms / 1000, observe=wanted)
-            return self._resized(await self.replica.call(call))
+            async with self.replica.awake():
+                wait_s, hold = request.timeout_ms / 1000, clock is not None
+                call = self.replica.guest.final(guest_seq, wait_s=wait_s, observe=wanted, hold=hold)
+                frame = await self.replica.call(call)
+                if clock is not None:
+                    clock.mark_held()
+                return self._resized(frame)
         except GuestRefused as error:
             raise await self._refusal(error) from error
 

@@ -13,7 +13,7 @@ from typing import Annotated, Any
 from osgym_host.actions import ENDINGS, BadAction, parse_actions
 from osgym_protocol.bounds import Bounds, Id
 from osgym_protocol.codec import Message
-from osgym_protocol.codes import Done
+from osgym_protocol.codes import Done, ThinkCharge, ThinkMode
 from osgym_protocol.limits import MAX_CHECKPOINT_TTL_S, MAX_SCREEN_SIDE_PX, MAX_SEQ
 from osgym_protocol.options import FrameHash, ObserveOptions, SettleOptions
 
@@ -74,6 +74,8 @@ class SavedEpisode(Message):
         task: Task as the client sent it; its setup is done.
         outputs: Outputs that setup steps kept of their commands.
         screen: Width and height in pixels.
+        think: What the desktop does while its policy thinks; None: it goes on.
+        think_charge: What such a thought is charged; None: nothing.
     """
 
     task: Mapping[str, Any] | None
@@ -85,3 +87,5 @@ class SavedEpisode(Message):
     progress: EpisodeProgress = EpisodeProgress()
     outputs: Mapping[str, bytes] = field(default_factory=dict)
     run: Id | None = None
+    think: ThinkMode | None = None
+    think_charge: ThinkCharge | None = None

@@ -95,7 +95,7 @@ async def evaluate_episode(
     deadline, replica = asyncio.get_running_loop().time() + timeout_s, episode.replica
     last = LastAction(episode.steps.done) if episode.steps.done in ("done", "fail") else LastAction.NONE
     try:
-        async with asyncio.timeout(timeout_s + CHECK_SLACK_S) as limit:
+        async with asyncio.timeout(timeout_s + CHECK_SLACK_S) as limit, replica.awake():
             await replica.attest(afresh=True)
             await _release(episode)
             verdict = await replica.call(

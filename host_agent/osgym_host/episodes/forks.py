@@ -103,6 +103,7 @@ class EpisodeForks:
                     self._brancher.saved.release(desktop)
         for child, manager in zip(children, managers, strict=True):
             child.attach(manager)
+            await child.begin_thinking()
         self._service.metrics.branched(point.pause_ms, time.perf_counter() - began, len(children))
         return point, children
 

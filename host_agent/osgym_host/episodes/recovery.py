@@ -131,6 +131,7 @@ class EpisodeRecovery:
             episode.replica.release(Reason.HOST_RESTARTED)
             return None
         recorded = await asyncio.to_thread(self._service.recorder.extent, entry.episode_id)
+        await episode.begin_thinking()
         self._service.resume(episode)
         if self._service.recorder.mode is not RecordMode.OFF:
             await self._complete_trajectory(episode, recorded)

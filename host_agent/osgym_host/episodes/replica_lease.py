@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Coroutine
+import contextlib
+from collections.abc import AsyncIterator, Callable, Coroutine
 from typing import Any, TypeVar
 
 from osgym_host.core.loss import LossEvidence, may_be_of_a_full_disk
@@ -19,10 +20,13 @@ from osgym_host.guest_client import (
     HostSocketError,
 )
 from osgym_host.replicas.manager import DEATH_NOTICE_S, ReplicaManager
+from osgym_host.replicas.thinking import ThinkingClock
 from osgym_host.runtimes import base
 from osgym_host.runtimes.frozen_disk import FrozenDisk
 
 T = TypeVar("T")
+CHARGED_QUIET_S = 2.0
+"""Longest wait for a quiet desktop after time was charged for a thought."""
 
 
 class ReplicaLease:
@@ -127,6 +131,38 @@ class ReplicaLease:
             RuntimeFault: It could not be done.
         """
         return None if self.manager is None else await self.manager.freeze_disk()
+
+    @property
+    def thinking(self) -> ThinkingClock | None:
+        """Clock that stands still while the policy thinks; None: where it goes on."""
+        rest = None if self.manager is None else self.manager.rest
+        return None if rest is None else rest.thinking
+
+    @contextlib.asynccontextmanager
+    async def awake(self) -> AsyncIterator[None]:
+        """Let the desktop go on for more than one call, where it stands still between calls.
+
+        Time that is charged for the policy's thought passes first.
+
+        Raises:
+            EpisodeOver: The replica is lost.
+        """
+        rest = None if self.manager is None else self.manager.rest
+        if rest is None or (clock := rest.thinking) is None:
+            yield
+            return
+        charged = clock.charges
+        await self.call(rest.acquire())
+        try:
+            if clock.left_s:
+                await self.call(asyncio.sleep(clock.left_s))
+                clock.left_s = 0.0
+            if charged:  # what was due meanwhile comes before what the policy does
+                with contextlib.suppress(GuestRefused):
+                    await self.call(self.guest.ready(timeout_s=CHARGED_QUIET_S))
+            yield
+        finally:
+            rest.release()
 
     async def attempt(self, work: Coroutine[Any, Any, T]) -> T:
         """Run a call to the guest and end it when the replica ends. The caller handles other errors.

@@ -6,7 +6,7 @@ import asyncio
 import contextlib
 import time
 from collections.abc import AsyncIterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from osgym_host.core.states import ReplicaState
 from osgym_host.cpu_cost import charged_to_caller
@@ -37,11 +37,13 @@ class Screenshot:
     Attributes:
         hash: Hash of the whole screen, the same for all sizes.
         image: WebP.
+        hold: Which time the desktop stood still when it was captured; None: it did not, or not all the while.
     """
 
     hash: str
     image: bytes
     at: float
+    hold: int | None = None
 
 
 @dataclass(slots=True, eq=False)
@@ -89,6 +91,8 @@ class ScreenshotCache:
     async def small(self, replica_id: str, width_px: int) -> Screenshot:
         """Return the screen at this width, at most `MIN_S` old, or `MAX_S` for a desktop slow to capture.
 
+        A desktop that has stood still since its last picture shows the same, and is not woken.
+
         Raises:
             ServiceError: `not_found`, or the guest did not answer.
         """
@@ -96,10 +100,15 @@ class ScreenshotCache:
         desktop = self._desktop(manager)
         async with desktop.turn:
             last = desktop.small.get(width_px)
+            hold = manager.hold
+            if last is not None and hold is not None and last.hold == hold:
+                return last
             if last is not None and time.monotonic() - last.at < desktop.interval_s:
                 return last
             async with self._capturing(desktop):
+                hold = manager.hold
                 look = await self._take(manager, width_px, last)
+                look = replace(look, hold=hold if manager.hold == hold else None)
             while len(desktop.small) >= _SIZES and width_px not in desktop.small:
                 del desktop.small[next(iter(desktop.small))]
             desktop.small[width_px] = look

@@ -50,7 +50,7 @@ class StepSender:
         """
         began = time.perf_counter()
         timeout_s = _timeout_s(self.steps.progress.actions, settle)
-        mended = False
+        mended, clock = False, self.replica.thinking
         while True:
             step = self.steps.progress
             call = self.replica.guest.step(
@@ -59,6 +59,7 @@ class StepSender:
                 settle=settle,
                 observe=observe,
                 expects=step.expects,
+                hold=clock is not None,
                 timeout_s=timeout_s,
             )
             try:
@@ -78,6 +79,8 @@ class StepSender:
             except GuestError as error:
                 raise await self.replica.give_up(error) from error
             mended = True
+        if clock is not None and not frame.observation.replayed:
+            clock.mark_held()
         if frame.observation.screen_changed:
             self.steps.refused()
         self.steps.answered = True

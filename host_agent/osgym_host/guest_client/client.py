@@ -109,9 +109,13 @@ class GuestClient:
         settle: SettleOptions | Mapping[str, Any] | None = None,
         observe: ObserveOptions | Mapping[str, Any] | None = None,
         expects: str | None = None,
+        hold: bool = False,
         timeout_s: float,
     ) -> ObservedFrame:
         """Act, settle, observe. Repeating `seq` gives the stored answer and acts no second time.
+
+        Args:
+            hold: Whether all clocks stand still from before the frame on, until `resume_clock`.
 
         Raises:
             GuestRefused: 409 `bad_sequence`, 400 for what the guest does not accept.
@@ -122,6 +126,8 @@ class GuestClient:
         _put(body, "observe", observe)
         if expects is not None:
             body["expects"] = expects
+        if hold:
+            body["hold"] = True
         answer = await self._frame("/v1/step", body, timeout_s)
         if answer.observation.seq != seq:
             raise GuestProtocolError(f"/v1/step: step {seq} was answered as {answer.observation.seq}")
@@ -146,15 +152,44 @@ class GuestClient:
         *,
         wait_s: float,
         observe: ObserveOptions | Mapping[str, Any] | None = None,
+        hold: bool = False,
         timeout_s: float | None = None,
     ) -> ObservedFrame:
-        """Wait up to `wait_s` until the frame after step `seq` is final; `observation.final` tells."""
+        """Wait up to `wait_s` until the frame after step `seq` is final; `observation.final` tells.
+
+        Args:
+            hold: As for `step`; the clocks go on if another step has begun meanwhile.
+        """
         body: dict[str, Any] = {"seq": seq, "timeout_ms": round(wait_s * 1000)}
         _put(body, "observe", observe)
+        if hold:
+            body["hold"] = True
         return await self._frame("/v1/final", body, wait_s + SLACK_S if timeout_s is None else timeout_s)
 
     async def release(self, *, timeout_s: float = DEFAULT_TIMEOUT_S) -> None:
         await self._calls.answer("POST", "/v1/release", b"{}", timeout_s=timeout_s, max_body=MAX_TEXT_BYTES)
+
+    async def hold_clock(self, *, timeout_s: float = DEFAULT_TIMEOUT_S) -> None:
+        """Let all clocks of the desktop stand still, until `resume_clock`. Idempotent.
+
+        Raises:
+            GuestRefused: 404 or 501 where the image has no such clock.
+        """
+        await self._calls.small_json("POST", "/v1/clock/hold", {}, timeout_s=timeout_s)
+
+    async def resume_clock(self, charge_s: float | None, *, timeout_s: float = DEFAULT_TIMEOUT_S) -> float:
+        """Let the clocks go on, `charge_s` later than they stood; None: by the time that has really passed.
+
+        Returns:
+            Seconds of the charge that have not passed yet, since they stood for less.
+
+        Raises:
+            GuestRefused: As `hold_clock`.
+        """
+        body = {"charge_s": charge_s}
+        answer = await self._calls.small_json("POST", "/v1/clock/resume", body, timeout_s=timeout_s)
+        left_s = typed(answer, "left_s", float)
+        return min(max(0.0, left_s), charge_s or 0.0)
 
     async def set_clock(self, start_ns: int, *, frozen: bool, timeout_s: float = 30.0) -> None:
         """Set the desktop's wall clock (nanoseconds since 1970), once; it shows when this returns.

@@ -215,6 +215,10 @@ class _Connection:
             del self._buffer[:2]
 
 
+_STILL = frozenset({"/v1/health", "/v1/observe", "/v1/reach/windows", "/screenshot"})
+"""Calls that need no time to pass in the desktop, since nothing in their work waits by a clock."""
+
+
 class HttpClient:
     """Keep-alive connections to one address, at most `MAX_CONNECTIONS` at once."""
 
@@ -264,11 +268,12 @@ class HttpClient:
         request = self.head(method, path, body, content_type)
         if self.wake_lock is None:
             return await self._exchange(request, body, f"{method} {path}", timeout_s, max_body)
-        await self.wake_lock.acquire()
+        still = path in _STILL
+        await self.wake_lock.acquire(still=still)
         try:
             return await self._exchange(request, body, f"{method} {path}", timeout_s, max_body)
         finally:
-            self.wake_lock.release()
+            self.wake_lock.release(still=still)
 
     async def _exchange(
         self, request: bytes, body: bytes, what: str, timeout_s: float, max_body: int

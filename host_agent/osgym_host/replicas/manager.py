@@ -161,6 +161,12 @@ class ReplicaManager:
         return self.rest is None or self.rest.stage is RestStage.AWAKE
 
     @property
+    def hold(self) -> int | None:
+        """Number of the present hold of the desktop's clock (`think="paused"`); None while it goes on."""
+        clock = None if self.rest is None else self.rest.thinking
+        return clock.holds if clock is not None and clock.held else None
+
+    @property
     def guest(self) -> GuestClient:
         """Client of the guest agent; only once the replica was ready."""
         assert self._guest is not None, "the replica was never ready"

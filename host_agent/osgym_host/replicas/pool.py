@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
+import math
 import time
 from collections import Counter
 from collections.abc import Callable, Mapping
@@ -29,7 +30,7 @@ from osgym_host.replicas.measured_admission import LoadProbe, MeasuredAdmission
 from osgym_host.replicas.pool_errors import PoolExhausted, PoolStopping, blocking_setting
 from osgym_host.replicas.replica_set import ReplicaSet
 from osgym_host.replicas.reservations import Reservation, Reservations
-from osgym_host.replicas.rest import RestController, RestingReplica
+from osgym_host.replicas.rest import ReplicaRest, RestController, RestingReplica, WakeSlots
 from osgym_host.replicas.usage_monitor import UsageMonitor, UsageOptions
 from osgym_host.runtimes import base
 from osgym_host.runtimes.swap import read_swap
@@ -103,6 +104,9 @@ class Pool:
                 rest_terms,
             )
             replicas.make_rest = self.rest.rest_of
+        else:  # replicas still rest while a policy thinks, where an episode asks for that
+            slots, wakes = WakeSlots(lambda: math.inf, 1), Counter[RestStage]()
+            replicas.make_rest = lambda clone: ReplicaRest(replicas.runtime, clone, slots, wakes)
 
     def view(self) -> PoolView:
         """Return the numbers of replicas by state; one that is made for a lease counts as leased."""

@@ -26,6 +26,7 @@ from osgym_host.core.rest import (
     plan_rest,
 )
 from osgym_host.guest_client import GuestClient, GuestError, HostSocketError
+from osgym_host.replicas.thinking import ThinkingClock
 from osgym_host.runtimes import base
 
 log = logging.getLogger(__name__)
@@ -101,6 +102,7 @@ class ReplicaRest:
         working_set_mib: Memory that its last reclaim freed; None before.
         before_pause: Called before each pause. It closes idle connections: a paused guest agent would close
             them only after its wake, when a request may be on one.
+        thinking: Its clock, where the replica is paused at the end of each call; None: where it is not.
     """
 
     def __init__(
@@ -109,6 +111,9 @@ class ReplicaRest:
         self.stage = RestStage.AWAKE
         self._idle_since = time.monotonic()
         self.calls = 0
+        self.thinking: ThinkingClock | None = None
+        self._going = 0
+        self._changes: asyncio.Task[None] | None = None
         self.resting_mib: float | None = None
         self.working_set_mib: float | None = None
         self.before_pause: Callable[[], None] = lambda: None
@@ -121,25 +126,65 @@ class ReplicaRest:
         self._wakes = wakes
         self._changing = asyncio.Lock()
 
-    async def acquire(self) -> None:
+    @property
+    def can_pause(self) -> bool:
+        """Whether the replica can be paused."""
+        return self._runtime.can_pause(self._clone)
+
+    def begin_thinking(self, *, real_time: bool) -> asyncio.Task[None]:
+        """Pause the replica from now on whenever no call uses it; arguments as for `ThinkingClock`.
+
+        Returns:
+            Task of the first pause, which does not fail.
+        """
+        self.thinking = ThinkingClock(self._clone, real_time=real_time)
+        self._changes = asyncio.create_task(self._pause_for_thought(), name="rest:pause for a thought")
+        return self._changes
+
+    async def acquire(self, *, still: bool = False) -> None:
         """Wake the replica, and keep it awake until `release`; see `WakeLock`."""
         if not self.calls:
             pause_s = time.monotonic() - self._idle_since
             if pause_s >= _SAME_STEP_S:
                 self._mean_pause_s = mean_pause_s(self._mean_pause_s, pause_s)
         self.calls += 1
-        if self.stage is RestStage.AWAKE and not self._changing.locked():
+        self._going += not still
+        clock = None if still else self.thinking
+        awake = self.stage is RestStage.AWAKE and not self._changing.locked()
+        if awake and (clock is None or not (clock.held or clock.charges)):
             return
         try:
-            await self._wake()
+            await self._wake(clock)
         except BaseException:
-            self.release()
+            self.release(still=still)
             raise
 
-    def release(self) -> None:
+    def release(self, *, still: bool = False) -> None:
         """End what one `acquire` began."""
         self.calls -= 1
+        self._going -= not still
         self._idle_since, self._cpu_s = time.monotonic(), None
+        if self.thinking is None:
+            return
+        if not self.calls:
+            self._changes = asyncio.create_task(self._pause_for_thought(), name="rest:pause for a thought")
+        elif self._going and self.thinking.held:  # by a step that ended while other calls still run
+            self._changes = asyncio.create_task(self._go_on(self.thinking), name="rest:go on")
+
+    async def _pause_for_thought(self) -> None:
+        """Pause the replica; on failure it runs on, and its clock stands still if its agent answered."""
+        try:
+            await self.pause()
+        except (base.RuntimeFault, GuestError, OSError) as error:
+            if not self._clone.destroying and self._clone.exit_info is None:
+                log.warning("replica %s could not be paused: %s", self._clone.replica_id, error)
+
+    async def _go_on(self, clock: ThinkingClock) -> None:
+        """Let the clock go on for the calls that need it; their own deadlines tell if it does not."""
+        async with self._changing:
+            if self._going:
+                with contextlib.suppress(GuestError):
+                    await clock.resume()
 
     def view(self, key: str, turn: int | None) -> RestView:
         """Return the facts for `plan_rest`. Reads the CPU time of an awake replica, which blocks 20 µs."""
@@ -158,13 +203,17 @@ class ReplicaRest:
         A call may have come and gone since the pause was planned, and may have started a program.
 
         Raises:
-            RuntimeFault, OSError: It could not be paused, and runs on.
+            RuntimeFault, GuestError, OSError: It could not be paused, and runs on.
         """
         async with self._changing:
             if self.calls or self.stage is not RestStage.AWAKE:
                 return
             if time.monotonic() - self._idle_since < idle_s:
                 return
+            if self.thinking is not None:
+                await self.thinking.hold()
+                if self.calls:
+                    return
             self.before_pause()
             await self._runtime.pause(self._clone)
             self._enter(RestStage.PAUSED)
@@ -186,19 +235,14 @@ class ReplicaRest:
                 self.resting_mib, self.working_set_mib = found.occupied_mib, found.freed_mib
             self._enter(RestStage.RECLAIMED)
 
-    async def _wake(self) -> None:
+    async def _wake(self, clock: ThinkingClock | None) -> None:
+        """Let the processes run, and then the clock go on, if there is one."""
         try:
             async with asyncio.timeout(WAKE_TIMEOUT_S), self._changing:
-                before = self.stage
-                if before is RestStage.AWAKE:
-                    return
-                if before is RestStage.PAUSED:
-                    await self._unpause()
-                else:
-                    async with self._slots.slot():
-                        await self._unpause()
-                        await self._probe()
-                self._wakes[before] += 1
+                if self.stage is not RestStage.AWAKE:
+                    await self._run_on()
+                if clock is not None:
+                    await clock.resume()
         except TimeoutError as exc:
             raise HostSocketError(
                 f"The replica could not be woken within {WAKE_TIMEOUT_S:g} s: the host has too little memory"
@@ -207,6 +251,16 @@ class ReplicaRest:
             ) from exc
         except (base.RuntimeFault, OSError) as exc:
             raise HostSocketError(f"The replica could not be woken: {exc}", delivered=False) from exc
+
+    async def _run_on(self) -> None:
+        before = self.stage
+        if before is RestStage.PAUSED:
+            await self._unpause()
+        else:
+            async with self._slots.slot():
+                await self._unpause()
+                await self._probe()
+        self._wakes[before] += 1
 
     async def _unpause(self) -> None:
         """Unpause the replica, which is awake from then on, even if its caller gives up."""
@@ -326,7 +380,7 @@ class RestController:
                     await replica.rest.pause(idle_s[key])
                 else:
                     self._failed.add(key)
-            except (base.RuntimeFault, OSError) as error:
+            except (base.RuntimeFault, GuestError, OSError) as error:
                 self._failed.add(key)
                 log.warning("replica %s could not be paused: %s", replica.clone.replica_id, error)
 

@@ -102,6 +102,7 @@ async def step_on_host(
         open_steps = dict(enumerate(ready))
         if not ready:
             return
+        timeout_s += max(item.prepared.request.think_s or 0.0 for item in ready)
         try:
             async with asyncio.timeout(timeout_s):
                 await _when_it_may(ready[0].episode._steps.link, open_steps, give)

@@ -49,6 +49,11 @@ class ReadDecision:
     info: Any
     refusal: InvalidAction | None = None
     note: str = ""
+    think_s: float | None = None
+
+    def decision(self) -> Decision:
+        """Return it as it is sent."""
+        return Decision(self.actions, self.info, self.note, self.think_s)
 
 
 Act = Callable[[Any, Any, int], Awaitable[ReadDecision]]
@@ -182,9 +187,10 @@ class PolicyRunner:
 
 def _decided(decision: Any) -> ReadDecision:
     actions, info = opened(decision)
-    note = decision.note if isinstance(decision, Decision) else ""
+    note, think_s = (decision.note, decision.think_s) if isinstance(decision, Decision) else ("", None)
     try:
-        return ReadDecision(None if actions is None else as_actions(actions), info, note=note)
+        read = None if actions is None else as_actions(actions)
+        return ReadDecision(read, info, note=note, think_s=think_s)
     except InvalidAction as exc:
         return ReadDecision(None, info, exc)
 

@@ -221,7 +221,7 @@ class TaskRun:
                     if decided.actions is None:
                         return _Ending(TerminationReason.POLICY_STOPPED)
                     attempt.acted = True
-                    obs = await episode.step(Decision(decided.actions, decided.info, decided.note))
+                    obs = await episode.step(decided.decision())
                 except InvalidAction as exc:
                     attempt.invalid_actions += 1
                     end = self._after_refusal(attempt, exc)

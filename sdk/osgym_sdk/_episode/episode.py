@@ -142,6 +142,7 @@ class AsyncEpisode(EpisodeInfo):
         grammar: str | None = None,
         coordinates: Coordinates | None = None,
         expects: Observation | str | None = None,
+        think_s: float | None = None,
         timeout_s: float | None = None,
     ) -> AsyncObservation:
         """Do one action or a list of them, wait for the screen, return the frame.
@@ -160,7 +161,10 @@ class AsyncEpisode(EpisodeInfo):
             expects: observation (or its ``hash``) that the actions were chosen for. If the screen shows
                 another frame by now, nothing is done, and ``obs.screen_changed`` is set. A panel counts only
                 if an action points at it.
-            timeout_s: deadline of the whole call; ``Timeouts.step_s`` by default.
+            think_s: time (s) by which the desktop's clocks move for the thought before this step, in
+                episodes with ``think="paused"``; as ``think_charge`` says by default. What has not really
+                passed, the step waits for.
+            timeout_s: deadline of the whole call; ``Timeouts.step_s`` and ``think_s`` by default.
 
         Raises:
             InvalidAction: refused; nothing was done.
@@ -169,7 +173,7 @@ class AsyncEpisode(EpisodeInfo):
             Timeout: no answer in time; it is unknown whether the actions were done.
         """
         reading = as_reading(grammar, coordinates)
-        return await self._steps.step(actions, settle, observe, reading, expects, timeout_s)
+        return await self._steps.step(actions, settle, observe, reading, expects, think_s, timeout_s)
 
     async def observe(self, observe: Observe | None = None) -> AsyncObservation:
         """Return the screen as it is now; counts as no step. Raises as :meth:`step`."""

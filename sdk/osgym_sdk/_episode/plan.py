@@ -4,13 +4,26 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 from osgym_protocol.codec import WireFormatError
+from osgym_protocol.codes import ThinkCharge, ThinkMode
 from osgym_protocol.episode_options import EpisodeOptions, PlainOptions
 from osgym_sdk._exceptions import ConfigError
 from osgym_sdk._fleet.scheduler import Ticket
-from osgym_sdk._inputs.options import Clock, Observe, Settle, Task, as_clock, as_observe, as_settle, as_task
+from osgym_sdk._inputs.options import (
+    Clock,
+    Observe,
+    Settle,
+    Task,
+    as_clock,
+    as_observe,
+    as_settle,
+    as_task,
+    as_think,
+    as_think_charge,
+    as_token_charge,
+)
 from osgym_sdk._inputs.reading import Reading, as_reading
 from osgym_sdk._models.recorder import Recorder
 
@@ -33,6 +46,11 @@ class EpisodeArguments(PlainOptions, total=False):
     """Time in UTC that the desktop's clock shows at the beginning: ``"2026-01-01T09:00"``, or
     ``{"start": …, "frozen": True}`` to keep it there. By default the task's ``osgym.clock``, else the host's
     time. A host that cannot set the clock ends the start with Unsupported."""
+    think_charge: ThinkCharge | Literal["nothing", "real"] | float | None
+    """Time by which the clocks of a paused desktop (``think="paused"``) move with each thought:
+    ``"nothing"``, the default; ``"real"``, the time that it took; or a number, seconds for each output token
+    of the model, which a :class:`Decision` names (``info["usage"]["output_tokens"]``, as agents do; without
+    it nothing). ``think_s`` of a step or a decision takes precedence."""
 
     keep_frames: bool
     """True: ``trajectory`` keeps the images too."""
@@ -54,6 +72,8 @@ _READERS: Mapping[str, Callable[[Any], Any]] = {
     "observe": as_observe,
     "settle": as_settle,
     "clock": as_clock,
+    "think": as_think,
+    "think_charge": as_think_charge,
 }
 
 
@@ -70,6 +90,8 @@ class EpisodePlan:
     reading: Reading | None = None
     """Grammar of what steps are given; None: actions that the host knows."""
     recorder: Recorder | None = None
+    think_s_per_token: float = 0.0
+    """Time that the thought before a step is charged for each token; 0: what the host was told."""
     ticket: Ticket | None = None
     """Ticket of a running episode to attach to; None makes a new one."""
     host: str | None = None
@@ -102,6 +124,11 @@ def plan_episode(
     if unknown := arguments.keys() - EpisodeArguments.__optional_keys__:
         raise ConfigError(f"an episode has no option {sorted(unknown)[0]!r}")
     given: dict[str, Any] = {name: value for name, value in arguments.items() if value is not None}
+    per_token_s = 0.0
+    if isinstance(given.get("think_charge"), int | float):
+        per_token_s = as_token_charge(given.pop("think_charge"))
+        if given.get("think") != ThinkMode.PAUSED:
+            raise ConfigError('think_charge is for think="paused"')
     loaded = as_task(task)
     asked = {name: _READERS.get(name, _same)(value) for name, value in given.items() if name in OF_HOST}
     try:
@@ -117,6 +144,7 @@ def plan_episode(
         reuse_frames=given.get("reuse_frames", True),
         reading=as_reading(given.get("actions"), given.get("coordinates")) or reading,
         recorder=given.get("record"),
+        think_s_per_token=per_token_s,
     )
 
 

@@ -22,7 +22,7 @@ from osgym_sdk._exceptions import (
 from osgym_sdk._fleet.scheduler import Placement
 from osgym_sdk._fleet.session import EpisodeSession
 from osgym_sdk._inputs.actions import Actions, as_actions
-from osgym_sdk._inputs.decision import Decision, note_of, opened
+from osgym_sdk._inputs.decision import Decision, charge_of, note_of, opened
 from osgym_sdk._inputs.options import Observe, Settle, as_settle
 from osgym_sdk._inputs.reading import Reading
 from osgym_sdk._models.evaluation import Evaluation
@@ -133,11 +133,13 @@ class StepCalls(Generic[ObservationT]):
         observe: Observe | None,
         reading: Reading | None,
         expects: Observation | str | None,
+        think_s: float | None,
         timeout_s: float | None,
     ) -> ObservationT:
         """Prepare a step and send it."""
         async with self.lock:
-            return await self.send(await self.prepare(actions, settle, observe, reading, expects), timeout_s)
+            prepared = await self.prepare(actions, settle, observe, reading, expects, think_s)
+            return await self.send(prepared, timeout_s)
 
     async def observe(self, observe: Observe | None) -> ObservationT:
         """Return the screen as it is now."""
@@ -182,14 +184,16 @@ class StepCalls(Generic[ObservationT]):
         observe: Observe | None,
         reading: Reading | None = None,
         expects: Observation | str | None = None,
+        think_s: float | None = None,
     ) -> PreparedStep:
         """Return the next step, ready to be sent; the caller holds the lock.
 
         Raises:
-            OSGymError: The actions cannot be read, or the episode does not go on.
+            OSGymError: An argument cannot be read, or the episode does not go on.
         """
         context = self._context
         reading = reading or context.plan.reading
+        charge_s = charge_of(actions, think_s, context.plan.think_s_per_token)
         given, info = opened(actions)
         context.trajectory.last_info = info
         parsed = None if reading is None else reading.parse(given, self.require_newest())
@@ -204,7 +208,9 @@ class StepCalls(Generic[ObservationT]):
         parent = None if span is None else span.traceparent
         note = note_of(actions) if session.placement.answer.notes else None
         frame_hash = expects.hash if isinstance(expects, Observation) else expects
-        request = StepRequest(session.lease, self._seq + 1, listed, settled, unless, parent, note, frame_hash)
+        request = StepRequest(
+            session.lease, self._seq + 1, listed, settled, unless, parent, note, frame_hash, charge_s
+        )
         context.trajectory.last_info = info  # a step that was cleared up took away its own
         self._pending = PreparedStep(request, options, self._config.clock(), parsed, info, span)
         return self._pending
@@ -212,7 +218,7 @@ class StepCalls(Generic[ObservationT]):
     async def send(self, prepared: PreparedStep, timeout_s: float | None) -> ObservationT:
         """Send a prepared step. After Timeout, ProtocolError and cancellation it stays pending."""
         self._pending = prepared
-        deadline_s = timeout_s or self._config.timeouts.step_s
+        deadline_s = timeout_s or self._config.timeouts.step_s + (prepared.request.think_s or 0.0)
         try:
             session = self._context.leased()
             answer = await session.call("POST", "/step", prepared.request, deadline_s, record=True)

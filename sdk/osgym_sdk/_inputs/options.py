@@ -12,6 +12,8 @@ from typing import Any, TypeVar
 
 from osgym_protocol.clock import ClockOptions, parse_clock
 from osgym_protocol.codec import WireFormatError, known_fields
+from osgym_protocol.codes import ThinkCharge, ThinkMode
+from osgym_protocol.limits import MAX_THINK_S
 from osgym_protocol.task_files import TaskFileError, inline_files
 from osgym_sdk._exceptions import ConfigError
 from osgym_sdk.wire import ImageFormat, Message, ObserveOptions, SettleOptions, SettlePolicy
@@ -100,6 +102,23 @@ def as_choice(kind: type[E], value: Any, name: str) -> E:
     near = difflib.get_close_matches(str(value)[:100], known, n=1, cutoff=0.5)
     meant = f"; did you mean {near[0]!r}?" if near else ""
     raise ConfigError(f"{name}: unknown value {str(value)[:100]!r}; valid values: {', '.join(known)}{meant}")
+
+
+def as_think(think: Any) -> ThinkMode:
+    """Return the mode of ``"live"`` or ``"paused"``. Raises ConfigError for others."""
+    return as_choice(ThinkMode, think, "think")
+
+
+def as_think_charge(charge: Any) -> ThinkCharge:
+    """Return the charge of ``"nothing"`` or ``"real"``. Raises ConfigError for others."""
+    return as_choice(ThinkCharge, charge, "think_charge")
+
+
+def as_token_charge(charge: float) -> float:
+    """Return a charge in seconds for each token. Raises ConfigError for what is none."""
+    if isinstance(charge, bool) or not 0 <= charge <= MAX_THINK_S:
+        raise ConfigError(f"think_charge: seconds for each token must be from 0 to {MAX_THINK_S}")
+    return float(charge)
 
 
 def as_clock(clock: Clock | None) -> ClockOptions | None:
