@@ -4,7 +4,11 @@ Each episode is a replica of its own. Of each step the frame is compared that is
 (`obs.final()`), and beside it the one that the step answered with. Where frames differ, a picture of both is
 saved, cropped to the difference: one for each cause and flow.
 
+With `--think-s` the policy thinks before each step, and the frame after the thought is compared with the one
+before; flows whose desktops move by themselves are played too.
+
     python -m benchmarks.determinism --runtime local --runtime qemu --replicas 20
+    python -m benchmarks.determinism --runtime local --replicas 20 --think paused --think-s 2
 """
 
 from __future__ import annotations
@@ -13,7 +17,9 @@ import argparse
 import asyncio
 import tempfile
 import time
+from dataclasses import dataclass, field
 from pathlib import Path
+from statistics import fmean
 from typing import Any
 
 from PIL import Image
@@ -21,7 +27,7 @@ from PIL import Image
 from benchmarks.common import RESULTS, argument_parser, local_service, machine, save
 from benchmarks.determinism.compare import FlowReport, cause, count, differences, side_by_side
 from benchmarks.determinism.flows import Flow, all_flows
-from osgym_sdk import AsyncClient, AsyncEpisode, OSGymError
+from osgym_sdk import AsyncClient, AsyncEpisode, EpisodeArguments, OSGymError
 
 FINAL_S = 5.0
 REST_S = 0.5
@@ -44,25 +50,42 @@ class Frames:
         return Image.open(self._folder / f"{digest}.png")
 
 
-async def play(
-    client: AsyncClient, flow: Flow, clock: dict[str, Any] | None, frames: Frames
-) -> tuple[list[str], list[str]]:
-    """Play a flow on a fresh replica; return the hashes of its final and of its answered frames.
+@dataclass(frozen=True)
+class Played:
+    """Frames of one episode, by their hashes.
+
+    Attributes:
+        final: Frame of each step that is known to be final; the first one is that of the start.
+        answered: Frame that each step answered with.
+        after: Frame after each thought; empty where the policy does not think.
+    """
+
+    final: list[str] = field(default_factory=list)
+    answered: list[str] = field(default_factory=list)
+    after: list[str] = field(default_factory=list)
+
+
+async def play(client: AsyncClient, flow: Flow, args: argparse.Namespace, frames: Frames) -> Played:
+    """Play a flow on a fresh replica.
 
     Raises:
         OSGymError: The replica could not be had, or was lost.
     """
-    final, answered = [], []
-    async with asyncio.timeout(EPISODE_S), client.episode(flow.task, wait_s=WAIT_S, clock=clock) as episode:
-        answered.append(episode.observation.hash)
-        final.append(await at_rest(episode, frames))
+    played = Played()
+    options: EpisodeArguments = {"wait_s": WAIT_S, "clock": args.clock, "think": args.think}
+    async with asyncio.timeout(EPISODE_S), client.episode(flow.task, **options) as episode:
+        played.answered.append(episode.observation.hash)
+        played.final.append(await at_rest(episode, frames))
         for step in flow.steps:
+            if args.think_s:
+                await asyncio.sleep(args.think_s)
+                played.after.append((await episode.observe()).hash)
             obs = await episode.step(step)
-            answered.append(obs.hash)
+            played.answered.append(obs.hash)
             sure = await obs.final(timeout_s=FINAL_S)
-            final.append(sure.hash)
+            played.final.append(sure.hash)
             frames.keep(sure.hash, sure.data)
-    return final, answered
+    return played
 
 
 async def at_rest(episode: AsyncEpisode, frames: Frames) -> str:
@@ -84,23 +107,27 @@ async def run_flow(
     room = asyncio.Semaphore(args.at_once)
     failures: list[str] = []
 
-    async def one() -> tuple[list[str], list[str]] | None:
+    async def one() -> Played | None:
         async with room:
             try:
-                return await play(client, flow, args.clock, frames)
+                return await play(client, flow, args, frames)
             except (OSGymError, TimeoutError) as error:
                 failures.append(f"{type(error).__name__}: {error}"[:300])
                 return None
 
     played = [got for got in await asyncio.gather(*(one() for _ in range(args.replicas))) if got]
-    report = count(flow.name, runtime, [final for final, _ in played])
+    report = count(flow.name, runtime, [one.final for one in played])
     report.failures = failures
     show_differences(report, frames, args.pictures)
-    as_answered = count(flow.name, runtime, [answered for _, answered in played])
+    as_answered = count(flow.name, runtime, [one.answered for one in played])
     row = {**report.row(), "identical_as_answered": round(as_answered.share, 4)}
+    thoughts = [same for one in played for same in map(str.__eq__, one.final, one.after)]
+    if thoughts:
+        row["thoughts"], row["same_after_thought"] = len(thoughts), round(fmean(thoughts), 4)
     what = report.differences[0] if report.differences else None
     where = f", first at step {what['step']} in {what['box']}: {what['cause']}" if what else ""
-    print(f"{runtime:6} {flow.name:34} {len(played):3} replicas  {report.share:6.1%} identical{where}")
+    still = f", {row['same_after_thought']:6.1%} the same after a thought" if thoughts else ""
+    print(f"{runtime:6} {flow.name:34} {len(played):3} replicas  {report.share:6.1%} identical{still}{where}")
     return row
 
 
@@ -136,7 +163,7 @@ async def run(args: argparse.Namespace) -> list[dict[str, Any]]:
         }
         with local_service(args.flavor, settings) as (url, _), tempfile.TemporaryDirectory() as kept:
             async with AsyncClient(url) as client:
-                for flow in all_flows(args.flavor, tuple(args.only)):
+                for flow in all_flows(args.flavor, tuple(args.only), moving=args.think_s > 0):
                     rows.append(await run_flow(client, flow, runtime, args, Frames(Path(kept))))
     return rows
 
@@ -148,6 +175,10 @@ def arguments(given: list[str] | None = None) -> argparse.Namespace:
     parser.add_argument("--at-once", type=int, default=2, help="replicas at a time (2)")
     parser.add_argument("--clock", help="what the desktops' clock shows, as 2026-01-01T09:00")
     parser.add_argument("--frozen", action="store_true", help="and it stands still (runtime local)")
+    parser.add_argument(
+        "--think", choices=["live", "paused"], help="what desktops do while the policy thinks"
+    )
+    parser.add_argument("--think-s", type=float, default=0.0, help="seconds of each thought (0)")
     parser.add_argument(
         "--set", action="append", default=[], metavar="NAME=VALUE", help="setting of the host"
     )
@@ -162,7 +193,8 @@ def main() -> None:
     args = arguments()
     described = machine()
     rows = asyncio.run(run(args))
-    save("determinism", {"machine": described, "clock": args.clock, "flows": rows}, args.out)
+    thoughts = {"think": args.think, "think_s": args.think_s} if args.think_s else {}
+    save("determinism", {"machine": described, "clock": args.clock, **thoughts, "flows": rows}, args.out)
     for runtime in args.runtime:
         shares = [row["identical"] for row in rows if row["runtime"] == runtime]
         whole = sum(share == 1.0 for share in shares)

@@ -26,13 +26,16 @@ def of_task(task: ShippedTask) -> Flow:
     return Flow(task.name, task.task, tuple(step for step in steps if step))
 
 
-def all_flows(flavor: str, only: tuple[str, ...]) -> list[Flow]:
+def all_flows(flavor: str, only: tuple[str, ...], *, moving: bool = False) -> list[Flow]:
     """Return all flows, or those that have one of `only` in their name.
+
+    Args:
+        moving: Also those whose desktops move by themselves.
 
     Raises:
         SystemExit: No flow has such a name.
     """
-    flows = [*SCRIPTED, *map(of_task, load_shipped(flavor=flavor))]
+    flows = [*SCRIPTED, *(MOVING if moving else ()), *map(of_task, load_shipped(flavor=flavor))]
     found = [flow for flow in flows if not only or any(part in flow.name for part in only)]
     if not found:
         raise SystemExit("--only: no task or flow has that name")
@@ -122,3 +125,23 @@ SCRIPTED = (
         _keys("alt", "F4"),
     ),
 )
+
+_COUNT = "i=0; while :; do i=$((i+1)); echo $i; sleep 0.1; done"
+_POINT: Actions = [{"op": "move", "x": 1200, "y": 200}]
+
+MOVING = (
+    _flow(
+        "counter",  # ten numbers a second, for good: what a step costs in time, the next frames show
+        _launch(["xfce4-terminal", "--geometry=100x30+200+120", "-x", "sh", "-c", _COUNT], "Terminal"),
+        *[_POINT] * 4,
+    ),
+    _flow(
+        "late-window",  # due within the first thoughts
+        [
+            *_launch(["galculator"], "galculator"),
+            {"type": "launch", "parameters": {"command": ["sh", "-c", "sleep 6; exec mousepad"]}},
+        ],
+        *[_POINT] * 4,
+    ),
+)
+"""Flows whose desktops change without input."""
