@@ -139,6 +139,13 @@ def format_span(seconds: float) -> str:
     return f"{seconds / 60:.0f} min" if seconds < 7200 else f"{seconds / 3600:.1f} h"
 
 
+def memory_mib(row: Mapping[str, Any]) -> float | None:
+    """Return the memory of a replica of `GET /v1/replicas`: with its pages in swap, what those occupy."""
+    resting: float | None = row.get("resting_mib") if row.get("rest") == "reclaimed" else None
+    awake: float | None = row["pss_mib"]
+    return awake if resting is None else resting
+
+
 _OLD_URL = click.option("--url", hidden=True, metavar="URL", help="Spelling of --host before version 0.2.")
 
 

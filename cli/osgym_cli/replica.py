@@ -9,7 +9,7 @@ from urllib.parse import quote
 
 import click
 
-from osgym_cli.host_client import HostClient, format_span, host_options, json_option
+from osgym_cli.host_client import HostClient, format_span, host_options, json_option, memory_mib
 from osgym_host.cli.terminal import show_table
 
 
@@ -23,7 +23,11 @@ from osgym_host.cli.terminal import show_table
 @host_options
 @json_option
 def ls(host: HostClient, as_json: bool) -> None:
-    """List the replicas of a running host agent."""
+    """List the replicas of a running host agent.
+
+    REST says whether a replica is awake, paused, or reclaimed: its memory is in swap, and RAM is what it
+    occupies there, compressed. A call wakes it.
+    """
     rows: list[dict[str, Any]] = host.get("/v1/replicas").json()
     if as_json:
         click.echo(json.dumps(rows, indent=2))
@@ -32,12 +36,11 @@ def ls(host: HostClient, as_json: bool) -> None:
     for row in rows:
         state = row["state"] if row["reason"] is None else f"{row['state']} ({row['reason']})"
         step = "-" if row["step"] is None else str(row["step"])
-        used = (_unit(row["pss_mib"], "MiB"), _unit(row["overlay_mib"], "MiB"), _unit(row["cpu_s"], "s"))
+        used = (_unit(memory_mib(row), "MiB"), _unit(row["overlay_mib"], "MiB"), _unit(row["cpu_s"], "s"))
         pid = "-" if row["pid"] is None else str(row["pid"])
-        lines.append(
-            (row["replica_id"], state, row["episode_id"] or "-", step, pid, format_span(row["age_s"]), *used)
-        )
-    show_table(("ID", "STATE", "EPISODE", "STEP"), ("PID", "AGE", "RAM", "DISK", "CPU"), lines)
+        names = (row["replica_id"], state, row.get("rest") or "-", row["episode_id"] or "-", step)
+        lines.append((*names, pid, format_span(row["age_s"]), *used))
+    show_table(("ID", "STATE", "REST", "EPISODE", "STEP"), ("PID", "AGE", "RAM", "DISK", "CPU"), lines)
 
 
 def _unit(value: float | None, unit: str) -> str:

@@ -16,7 +16,14 @@ from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
-from osgym_cli.host_client import HostClient, async_client, format_span, host_list_options, json_option
+from osgym_cli.host_client import (
+    HostClient,
+    async_client,
+    format_span,
+    host_list_options,
+    json_option,
+    memory_mib,
+)
 from osgym_host.cli.terminal import EXIT_INTERRUPTED
 from osgym_host.logs import escape_controls
 
@@ -59,6 +66,7 @@ def top(hosts: list[HostClient], every_s: float, once: bool, as_json: bool, rows
       osgym host top --host http://10.0.0.5:20000,http://10.0.0.6:20000
       osgym host top --once --rows 5
 
+    AT REST is the number of replicas that are only paused, plus that of those with their memory in swap.
     Steps, their times and the share of frames that were not final (LATE) cover the last ten seconds that the
     host summed up. A host that does not answer has a row with the reason, and --once then exits with 1.
     """
@@ -160,6 +168,7 @@ def _hosts(looks: Sequence[HostLook]) -> Table:
     figures = (
         "LEASED",
         "READY",
+        "AT REST",
         "WAITING",
         "STEPS/S",
         "STEP P50",
@@ -192,6 +201,7 @@ def _host_row(look: HostLook) -> list[Text]:
     figures = [
         f"{capacity['leased']}/{capacity['max_replicas']}",
         f"{capacity['ready']}+{capacity['starting']}",
+        f"{capacity.get('paused', 0)}+{capacity.get('reclaimed', 0)}",
         str(capacity["waiting"]),
         "-" if sample is None else f"{sample['steps_per_s']:.1f}",
         _ms(took_ms["p50"]),
@@ -206,7 +216,7 @@ def _host_row(look: HostLook) -> list[Text]:
 
 def _desktops(found: Sequence[tuple[float | None, HostLook, Mapping[str, Any]]], several: bool) -> Table:
     table = Table(box=None, pad_edge=False)
-    for name in (*(("HOST",) if several else ()), "REPLICA", "STATE", "TASK"):
+    for name in (*(("HOST",) if several else ()), "REPLICA", "STATE", "REST", "TASK"):
         table.add_column(name, no_wrap=True)
     for name in ("STEP", "IDLE", "AGE", "CPU", "RAM", "DISK"):
         table.add_column(name, justify="right", no_wrap=True)
@@ -216,12 +226,13 @@ def _desktops(found: Sequence[tuple[float | None, HostLook, Mapping[str, Any]]],
             *([_text(str(look.state["host_id"]))] if several else []),
             _text(row["replica_id"]),
             _text(state),
+            _text(row.get("rest") or "-"),
             _text(str(row["task_id"] or "-")[:40]),
             Text("-" if row["step"] is None else str(row["step"])),
             Text("-" if row["idle_s"] is None else format_span(row["idle_s"])),
             Text(format_span(row["age_s"])),
             Text("-" if cpu is None else f"{100 * cpu:.0f} %"),
-            Text(_mib(row["pss_mib"])),
+            Text(_mib(memory_mib(row))),
             Text(_mib(row["overlay_mib"])),
         ]
         table.add_row(*cells)

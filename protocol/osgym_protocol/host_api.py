@@ -251,6 +251,10 @@ class HostCapacity(Message):
     starting: int = 0
     waiting: int = 0
     """Number of clients that wait for a replica."""
+    paused: int = 0
+    """Number of replicas that rest with their memory in place; 0 for an older host."""
+    reclaimed: int = 0
+    """Number of replicas that rest with their memory in swap."""
 
 
 @dataclass(frozen=True, slots=True)

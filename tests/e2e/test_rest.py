@@ -2,18 +2,28 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import signal
 import time
 from collections.abc import Iterator
 from pathlib import Path
 
+import httpx
 import pytest
-from tests.support.host_process import HostProcess, process_start, running_host, start_host, wait_until
+from tests.support.browser import browser_page
+from tests.support.host_process import (
+    HostProcess,
+    osgym,
+    process_start,
+    running_host,
+    start_host,
+    wait_until,
+)
 
 from osgym_host.images.store import Image
 from osgym_host.runtimes.swap import read_swap
-from osgym_sdk import Client
+from osgym_sdk import AsyncClient, Client
 
 pytestmark = pytest.mark.desktop
 
@@ -68,6 +78,42 @@ def test_a_program_that_works_keeps_its_desktop_awake(host: HostProcess) -> None
             assert stage(host, episode.replica_id) == "awake"
             time.sleep(0.2)
         rests(host, episode.replica_id)
+
+
+def test_the_host_and_the_commands_count_those_at_rest(host: HostProcess) -> None:
+    """The state has the numbers, and the lists the stage of each with the memory that it occupies."""
+    with Client(host.url) as client, client.episode() as episode:
+        rests(host, episode.replica_id)
+        capacity = httpx.get(f"{host.url}/v1/host", timeout=10).json()["capacity"]
+        listed = osgym("replica", "ls", OSGYM_HOSTS=host.url).stdout
+        top = osgym("host", "top", "--once", COLUMNS="200", OSGYM_HOSTS=host.url).stdout
+        found = stage(host, episode.replica_id)
+    assert capacity["paused"] + capacity["reclaimed"] >= 1
+    line = next(line for line in listed.splitlines() if line.startswith(f"{episode.replica_id} "))
+    assert str(found) in line and "MiB" in line
+    assert "AT REST" in top and str(found) in top
+
+
+@pytest.mark.timeout(120)
+async def test_the_dashboard_lets_a_desktop_rest(
+    host: HostProcess, chromium_root: Path | None, tmp_path: Path
+) -> None:
+    """Its tile says so, and is not looked at again while it rests, which would wake the desktop."""
+    folder = tmp_path / "browser"
+    folder.mkdir()
+    async with (
+        AsyncClient(host.url) as client,
+        client.episode() as episode,
+        browser_page(f"{host.url}/ui", folder, chromium_root) as page,
+    ):
+        await page.until("document.querySelector('.tile img:not([hidden])')?.naturalWidth === 320")
+        await asyncio.to_thread(rests, host, episode.replica_id)  # that look has woken it
+        await page.until("/paused|reclaimed/.test(document.querySelector('.tile.rests')?.innerText)")
+        ended = time.monotonic() + 8  # a tile of an awake desktop is looked at every five seconds
+        while time.monotonic() < ended:
+            assert await asyncio.to_thread(stage, host, episode.replica_id) != "awake"
+            await asyncio.sleep(0.2)
+        assert page.problems == []
 
 
 def test_a_resting_replica_that_dies_is_replaced(host: HostProcess) -> None:

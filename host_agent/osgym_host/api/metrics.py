@@ -32,10 +32,10 @@ class HostCollector(Collector):
             if state is not ReplicaState.GONE:
                 replicas.add_metric([state.value], states[state.value])
         yield replicas
-        stages = Counter(row["rest"] for row in rows if row["rest"] is not None)
+        stages = self._host.rest_stages()
         resting = GaugeMetricFamily("osgym_replicas_resting", "Replicas by rest.", labels=["stage"])
         for stage in RestStage:
-            resting.add_metric([stage.value], stages[stage.value])
+            resting.add_metric([stage.value], stages[stage])
         yield resting
         wakes = CounterMetricFamily("osgym_wakes", "Calls that woke a replica.", labels=["stage"])
         for stage in (RestStage.PAUSED, RestStage.RECLAIMED):

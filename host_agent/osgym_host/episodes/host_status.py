@@ -73,7 +73,7 @@ class HostStatus:
         }
 
     def state(self) -> HostState:
-        view = self._pool.view()
+        view, stages = self._pool.view(), self._pool.rest_stages()
         total_mib, available_mib = memory_mib()
         me = self.identity
         return HostState(
@@ -88,6 +88,8 @@ class HostStatus:
                 leased=view.leased,
                 starting=view.starting,
                 waiting=view.waiting,
+                paused=stages[RestStage.PAUSED],
+                reclaimed=stages[RestStage.RECLAIMED],
             ),
             load=HostLoad(
                 cpu_count=os.cpu_count() or 1,
@@ -213,6 +215,10 @@ class HostStatus:
         """Return the numbers of wakes by the stage before; empty where replicas never rest."""
         rest = self._pool.rest
         return Counter() if rest is None else rest.wakes
+
+    def rest_stages(self) -> Counter[RestStage]:
+        """Return the numbers of replicas by their stage of rest; empty where replicas never rest."""
+        return self._pool.rest_stages()
 
     def retired(self) -> dict[str, int]:
         """Return the numbers of retired replicas by reason."""

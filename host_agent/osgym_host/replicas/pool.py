@@ -362,6 +362,10 @@ class Pool:
             if m.state in _REST and m.clone is not None and m.rest is not None and not m.points_under_way
         ]
 
+    def rest_stages(self) -> Counter[RestStage]:
+        """Return the numbers of live replicas by their stage of rest; empty where replicas never rest."""
+        return Counter(m.rest.stage for m in self.replicas.managers() if m.rest is not None)
+
     def _resting_load(self) -> RestingLoad | None:
         """Return the memory of resting replicas for admission; None where none was reclaimed yet."""
         if self.rest is None:

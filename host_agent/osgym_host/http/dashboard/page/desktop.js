@@ -2,6 +2,7 @@
 
 import { Picture, json, lacks, record } from "./api.js";
 import { badge, facts, make, say, seconds, shown } from "./dom.js";
+import { memory } from "./figures.js";
 import { Hands, SETTLE, Turns, newId } from "./hands.js";
 import { OwnEvents } from "./events.js";
 import { Lines, Marked, StepList } from "./steps.js";
@@ -51,7 +52,7 @@ export class Desktop {
       ["Step", row.step], ["Reward", row.reward],
       ["Last call", row.idle_s == null ? null : `${seconds(row.idle_s)} ago`],
       ["Generation", row.generation], ["Age", row.age_s == null ? null : seconds(row.age_s)],
-      ["Memory", row.pss_mib == null ? null : `${Math.round(row.pss_mib)} MiB`],
+      ["Rest", row.rest], ["Memory", memory(row)],
       ["CPU time", row.cpu_s == null ? null : seconds(row.cpu_s)],
       ["Written", row.overlay_mib == null ? null : `${row.overlay_mib} MiB`],
       ["Why", row.reason],

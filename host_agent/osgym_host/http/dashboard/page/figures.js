@@ -3,11 +3,13 @@
 import { draw, make, say } from "./dom.js";
 
 export const NOT_FINAL = "Frames of the last hour after which the screen still changed, among all";
+export const RESTING = "Desktops that nobody calls: they are paused, and the memory of some is in swap. A call wakes them";
 export const ACCEPTED = "What an episode of the last hour cost that has a reward and is valid for training; and one that has a reward";
 
 export const FIGURES = [
   ["Leased", (now) => `${now.host.capacity.leased}`, (now) => ` of ${now.host.capacity.max_replicas}`, (s) => s.leased],
   ["Ready", (now) => `${now.host.capacity.ready}`, (now) => ` + ${now.host.capacity.starting} starting`, (s) => s.ready],
+  ["At rest", (now) => atRest(now.host.capacity), () => "", null, RESTING],
   ["Waiting clients", (now) => `${now.host.capacity.waiting}`, (now) => (now.host.capacity.waiting ? blocked(now.pool) : ""), (s) => s.waiting],
   ["Steps per second", (now) => number(now.last?.steps_per_s), () => "", (s) => s.steps_per_s],
   ["Step p50 / p95", (now) => ms(now.last?.step_ms.p50), (now) => ` / ${ms(now.last?.step_ms.p95)}`, (s) => s.step_ms.p95],
@@ -64,6 +66,15 @@ export const number = (value) => (value == null ? "–" : value < 10 ? value.toF
 export const ms = (value) => (value == null ? "–" : value < 1000 ? `${Math.round(value)} ms` : `${(value / 1000).toFixed(1)} s`);
 export const gib = (mib) => (mib == null ? "–" : `${(mib / 1024).toFixed(1)} GiB`);
 const blocked = (pool) => (pool.blocked && pool.blocked !== "nothing" ? ` ${pool.blocked.replaceAll("_", " ")}` : "");
+
+/** How many desktops rest, and how many of them have their memory in swap. */
+export const atRest = ({ paused = 0, reclaimed = 0 }) => `${paused + reclaimed}${reclaimed ? `, ${reclaimed} in swap` : ""}`;
+
+/** The memory of a desktop: what it occupied when it was moved to swap, or what was measured while it was awake. */
+export function memory({ rest, resting_mib: resting, pss_mib: awake }) {
+  const mib = (rest === "reclaimed" ? resting : null) ?? awake;
+  return mib == null ? null : `${Math.round(mib)} MiB`;
+}
 
 export const usd = (value) => (value == null ? "–" : value.toFixed(value < 0.1 ? 4 : 2));
 

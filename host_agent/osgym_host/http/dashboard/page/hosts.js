@@ -1,16 +1,18 @@
 // The hosts of a fleet as a table, and what all of them do together in figures.
 
 import { badge, facts, make, say, shown } from "./dom.js";
-import { ACCEPTED, NOT_FINAL, gib, ms, number, per, share, usd } from "./figures.js";
+import { ACCEPTED, NOT_FINAL, RESTING, atRest, gib, ms, number, per, share, usd } from "./figures.js";
 import { Table } from "./lists.js";
 
 const sum = (hosts, read) => hosts.reduce((all, host) => all + (host.state ? read(host.state) : 0), 0);
+const resting = (now, stage) => sum(answering(now), (s) => s.capacity[stage] ?? 0);
 const answering = (now) => now.hosts.filter((host) => host.state && !host.error);
 
 export const FLEET_FIGURES = [
   ["Hosts that serve", (now) => `${now.serving.length}`, (now) => ` of ${now.hosts.length}`, null],
   ["Leased", (now) => `${sum(answering(now), (s) => s.capacity.leased)}`, (now) => ` of ${sum(answering(now), (s) => s.capacity.max_replicas)}`, (s) => s.leased],
   ["Ready", (now) => `${sum(answering(now), (s) => s.capacity.ready)}`, (now) => ` + ${sum(answering(now), (s) => s.capacity.starting)} starting`, (s) => s.ready],
+  ["At rest", (now) => atRest({ paused: resting(now, "paused"), reclaimed: resting(now, "reclaimed") }), () => "", null, RESTING],
   ["Waiting clients", (now) => `${sum(answering(now), (s) => s.capacity.waiting)}`, () => "", (s) => s.waiting],
   ["Steps per second", (now) => number(now.last?.steps_per_s), () => "", (s) => s.steps_per_s],
   ["Step p50 / p95", (now) => ms(now.last?.step_ms.p50), (now) => ` / ${ms(now.last?.step_ms.p95)}`, (s) => s.step_ms.p95],
@@ -22,7 +24,7 @@ export const FLEET_FIGURES = [
   ["USD accepted / scored", (now) => usd(per("accepted", now)), (now) => ` / ${usd(per("scored", now))}`, (s) => s.accepted ?? 0, ACCEPTED],
 ];
 
-const NUMBERS = new Set(["Leased", "Ready", "Waiting", "Steps/s", "Step p50 / p95", "Not final", "Load", "RAM free", "Disk free", "USD/h"]);
+const NUMBERS = new Set(["Leased", "Ready", "At rest", "Waiting", "Steps/s", "Step p50 / p95", "Not final", "Load", "RAM free", "Disk free", "USD/h"]);
 
 export class Hosts {
   constructor(main) {
@@ -66,6 +68,7 @@ function figuresOf(host, { capacity, load }, last) {
   return [
     `${capacity.leased} / ${capacity.max_replicas}`,
     `${capacity.ready}${capacity.starting ? ` + ${capacity.starting}` : ""}`,
+    atRest(capacity),
     String(capacity.waiting),
     number(last?.steps_per_s),
     `${ms(last?.step_ms.p50)} / ${ms(last?.step_ms.p95)}`,

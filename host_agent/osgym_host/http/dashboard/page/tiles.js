@@ -2,11 +2,13 @@
 
 import { Picture } from "./api.js";
 import { badge, make, say, seconds, shown } from "./dom.js";
+import { memory } from "./figures.js";
 
 const WIDTH = 320;
 const AT_ONCE = 4;
 const SOONEST_MS = 1000;
 const ANYWAY_MS = 5000;
+const RESTS = new Set(["paused", "reclaimed"]);
 const STATES = ["leased", "ready", "booting", "creating", "retiring"];
 
 export class Tiles {
@@ -111,8 +113,10 @@ class Tile {
     const reward = row.reward == null ? "" : ` · reward ${Number(row.reward.toFixed(2))}`;
     say(this.step, row.step == null ? `for ${seconds(row.age_s)}` : `step ${row.step}${reward}`);
     this.step.classList.toggle("good", row.reward > 0);
-    say(this.age, row.idle_s > 5 ? `idle ${seconds(row.idle_s)}` : shown((row.host ?? "").slice(0, 21)));
-    const label = [row.host && `host ${shown(row.host)}`, `replica ${row.replica_id}`, row.state, row.task_id && `task ${shown(row.task_id)}`, row.step != null && `step ${row.step}`, row.reward != null && `reward ${row.reward}`];
+    this.link.classList.toggle("rests", RESTS.has(row.rest));
+    const idle = row.idle_s > 5 ? `idle ${seconds(row.idle_s)}` : shown((row.host ?? "").slice(0, 21));
+    say(this.age, RESTS.has(row.rest) ? `${row.rest}, ${memory(row) ?? "memory not measured"}` : idle);
+    const label = [row.host && `host ${shown(row.host)}`, `replica ${row.replica_id}`, row.state, row.task_id && `task ${shown(row.task_id)}`, row.step != null && `step ${row.step}`, RESTS.has(row.rest) && row.rest, row.reward != null && `reward ${row.reward}`];
     this.link.setAttribute("aria-label", label.filter(Boolean).join(", "));
   }
 
@@ -122,6 +126,8 @@ class Tile {
 
   due(now) {
     if (this.busy || !this.visible || this.row?.state !== "leased") return false;
+    // A look would wake a desktop at rest, whose screen stands still.
+    if (RESTS.has(this.row.rest) && this.moment === this.lookedMoment) return false;
     const waited = now - this.at;
     return waited >= ANYWAY_MS || (waited >= SOONEST_MS && this.moment !== this.lookedMoment);
   }
@@ -170,6 +176,6 @@ function order(a, b) {
 
 function matches(row, query) {
   if (!query) return true;
-  const text = [row.replica_id, row.state, row.reason, row.task_id, row.episode_id, row.host, row.at].join(" ").toLowerCase();
+  const text = [row.replica_id, row.state, row.reason, row.rest, row.task_id, row.episode_id, row.host, row.at].join(" ").toLowerCase();
   return query.toLowerCase().split(/\s+/).every((word) => text.includes(word));
 }
