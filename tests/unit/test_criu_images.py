@@ -151,3 +151,13 @@ def test_a_layer_is_told_from_another(tmp_path: Path) -> None:
     copy.rename(file)
     seen.append(layer.digest_of(tmp_path))
     assert len(set(seen)) == 4
+
+
+def test_the_pause_is_what_criu_measured(tmp_path: Path) -> None:
+    """The time to stop the processes, and the time that they stood, in microseconds there."""
+    of_dump = images.encode([(1, 0, 1500), (2, 0, 98000), (3, 0, 40000)])
+    write(tmp_path / "stats-dump", images.encode([(1, 2, of_dump)]))
+    assert images.pause_ms(tmp_path) == 99.5
+    write(tmp_path / "stats-dump", images.encode([(1, 0, 7)]))
+    with pytest.raises(images.ImageMalformed):
+        images.pause_ms(tmp_path)

@@ -13,6 +13,7 @@ import pytest
 from osgym_host.runtimes.local.criu import layer, restoring
 from osgym_host.runtimes.local.criu.commands import LOG, PID_FILE
 from osgym_host.runtimes.local.criu.installed import find_criu
+from osgym_host.runtimes.local.criu.kept import KeptDumps
 from osgym_host.runtimes.local.criu.points import LocalPoints
 from osgym_host.runtimes.local.zygote import Zygote
 
@@ -101,5 +102,5 @@ def test_a_layer_may_be_deep(tmp_path: Path) -> None:
     assert layer.digest_of(top) == layer.digest_of(top)
     assert layer.size_mib(top) >= 0
     layer.renumber(top, 1, 2)
-    LocalPoints(top, wanted=False).open()
+    LocalPoints(top, KeptDumps(tmp_path / "kept"), wanted=False).open()
     assert not top.exists()

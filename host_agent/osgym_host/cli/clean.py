@@ -19,7 +19,18 @@ from osgym_host.settings import Settings, SettingsError, load
 
 POLL_S = 0.05
 OWN = frozenset(
-    {"cache", "checkpoints", "disks", "images", "run", "runner", "snapshots", "state", "trajectories"}
+    {
+        "cache",
+        "checkpoints",
+        "checkpoints-local",
+        "disks",
+        "images",
+        "run",
+        "runner",
+        "snapshots",
+        "state",
+        "trajectories",
+    }
 )
 """Names that the stores, the host agent and bakes put into a data directory."""
 FLEET_MARK = ".osgym-bootstrap"

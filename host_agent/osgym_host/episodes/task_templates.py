@@ -227,7 +227,6 @@ class TaskTemplates:
         if not rests:
             self._failures.add(key)
             return f"the desktop did not come to rest within {REST_MAX_MS / 1000:g} s"
-        manager.guest.drop_idle()  # a clone has none of this host's connections
         outputs = {} if episode.context is None else dict(episode.context.outputs)
         try:
             point = await self._brancher.take(manager)

@@ -62,11 +62,9 @@ class ReplicaBrancher:
         Raises:
             RuntimeUnsupported: It cannot; the message has the remedy.
         """
-        if not self.saved.runtime.capabilities().branching:
-            raise base.RuntimeUnsupported(
-                f"The runtime {self.saved.runtime.name} cannot branch a replica.",
-                remedy="Run the host agent with `runtime: qemu`.",
-            )
+        lacking = self.saved.runtime.why_no_branching()
+        if lacking is not None:
+            raise lacking
 
     async def take(self, manager: ReplicaManager, *, keep: bool = False) -> base.BranchPoint:
         """Take a branch point of a leased replica; the caller must add it to `saved`.
@@ -83,6 +81,7 @@ class ReplicaBrancher:
                 raise base.PointFailed(str(error), replica_id=manager.replica_id) from error
         manager.points_under_way += 1
         try:
+            manager.guest.drop_idle()  # what is made from it has none of this host's connections
             return await self.saved.take(manager.clone, keep=keep)
         finally:
             manager.points_under_way -= 1

@@ -86,7 +86,8 @@ HOSTNAME = "desktop"
 """Host name inside every replica, so that no prompt or title on a screen tells two apart; outside they have
 ids."""
 
-_BRANCH_REMEDY = "Use the runtime qemu."
+_TRAVEL_REMEDY = "Those of `runtime: qemu` travel."
+_BRANCH_REMEDY = "Run the host agent with `runtime: qemu`."
 
 
 class Replica(ABC):
@@ -347,6 +348,12 @@ class Runtime(ABC):
 
     # Branching: runtimes without it keep these answers -------------------------------------------
 
+    def why_no_branching(self) -> RuntimeUnsupported | None:
+        """Return the error, with a remedy, of branching a replica that somebody has used; None: it can."""
+        if self.capabilities().branching:
+            return None
+        return RuntimeUnsupported(f"The runtime {self.name} cannot branch a replica.", remedy=_BRANCH_REMEDY)
+
     def why_no_templates(self) -> str | None:
         """Return the reason why a replica that only a set-up has used cannot branch; None: it can."""
         return None if self.capabilities().branching else "this runtime cannot branch a replica"
@@ -381,7 +388,9 @@ class Runtime(ABC):
         Raises:
             PointNotFound: It is gone, or not a kept one.
         """
-        raise RuntimeUnsupported(f"the runtime {self.name} has no branch points", remedy=_BRANCH_REMEDY)
+        raise RuntimeUnsupported(
+            f"Checkpoints of the runtime {self.name} stay on their host.", remedy=_TRAVEL_REMEDY
+        )
 
     async def import_point(self, source: Path) -> BranchPoint:
         """Read a kept point of another host; the file is hostile input.
@@ -389,7 +398,9 @@ class Runtime(ABC):
         Raises:
             PointFailed: The file is broken, or of another golden snapshot than this host's.
         """
-        raise RuntimeUnsupported(f"the runtime {self.name} has no branch points", remedy=_BRANCH_REMEDY)
+        raise RuntimeUnsupported(
+            f"Checkpoints of the runtime {self.name} stay on their host.", remedy=_TRAVEL_REMEDY
+        )
 
     async def stop(self) -> None:
         """Destroy every replica and free what the runtime holds on the host. Idempotent.

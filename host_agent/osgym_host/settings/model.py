@@ -320,6 +320,13 @@ class Settings(BaseModel):
     checkpoints_max_mib: int = Field(
         default=16384, ge=0, description="Bound on all checkpoints, kept or not, in RAM and on disk."
     )
+    branching: Annotated[Literal["off", "on"], BeforeValidator(as_switch)] = Field(
+        default="off",
+        description="on: episodes on local can be forked, saved as checkpoints and suspended; with "
+        "criu 4.2 or newer, as root, egress none and web off. The host's criu then reads the memory of "
+        "desktops that a policy has used, and root inside a desktop can reach its guest agent. qemu: always "
+        "possible.",
+    )
     task_templates: Annotated[Literal["off", "on"], BeforeValidator(as_switch)] = Field(
         default="off",
         description="on: save the desktop right after a task's set-up, where the set-up is the same each "
@@ -409,12 +416,19 @@ class Settings(BaseModel):
                 "addresses of its clients (OSGYM_ALLOWED_IPS=10.0.0.5,10.1.0.0/16), or listen on 127.0.0.1"
             )
         self._check_web()
-        self._check_warm_clones()
+        self._check_clones()
         return self
 
-    def _check_warm_clones(self) -> None:
-        if self.warm_clones == "on" and (self.egress != "none" or self.web != "off"):
+    def _check_clones(self) -> None:
+        """Refuse to clone desktops that may have connections; virtual machines branch with them."""
+        if self.egress == "none" and self.web == "off":
+            return
+        if self.warm_clones == "on":
             raise ValueError("warm_clones=on needs egress=none and web=off: connections cannot be cloned")
+        if self.branching == "on" and self.runtime == "local":
+            raise ValueError(
+                "branching=on needs egress=none and web=off on local: connections cannot be cloned"
+            )
 
     def _check_web(self) -> None:
         if self.web == "off":

@@ -269,26 +269,26 @@ _NO_LINKS = (
 
 
 async def check_criu(context: DoctorContext) -> list[Finding]:
-    """Check CRIU, which task templates and clones of warm replicas need."""
+    """Check CRIU, which task templates, clones of warm replicas, forks and checkpoints need."""
     criu = await asyncio.to_thread(find_criu)
     version = None if criu.version is None else ".".join(map(str, criu.version))
     facts = {"version": version, "path": criu.path}
     if not criu.usable:
-        found = f"The settings task_templates and warm_clones cannot be used: {criu.lacking}."
+        found = f"The settings task_templates, warm_clones and branching cannot be used: {criu.lacking}."
         return [Finding("criu", Status.WARN, found, _NO_CRIU, facts=facts)]
     lacking = await asyncio.to_thread(what_is_lacking, criu)
     if lacking:
         found = f"criu {version} is installed, but {lacking}."
         return [Finding("criu", Status.WARN, found, _NO_CRIU, facts=facts)]
     found = (
-        f"criu {version} can save desktops after a task's set-up (task_templates) and before it "
-        "(warm_clones)."
+        f"criu {version} can save desktops after a task's set-up (task_templates), before it (warm_clones) "
+        "and in the middle of an episode (branching)."
     )
     return [Finding("criu", Status.OK, found, facts=facts)]
 
 
 _NO_CRIU = (
-    "Not needed while task_templates and warm_clones are off. "
+    "Not needed while task_templates, warm_clones and branching are off. "
     f"Else install {NEEDED}, and run the host agent as root."
 )
 

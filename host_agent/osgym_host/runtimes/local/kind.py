@@ -44,8 +44,11 @@ class LocalKind(RuntimeKind):
                 needed=egress,
                 record=egress_record(run_folder),
             )
-        templates = "on" in (settings.task_templates, settings.warm_clones)
-        return LocalRuntime(settings.data_dir, settings.instance, links, proxy, templates=templates)
+        branching = settings.branching == "on"
+        templates = branching or "on" in (settings.task_templates, settings.warm_clones)
+        return LocalRuntime(
+            settings.data_dir, settings.instance, links, proxy, templates=templates, branching=branching
+        )
 
     def checks(self) -> Checks:
         return CHECKS

@@ -8,6 +8,7 @@ import itertools
 import logging
 import os
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -34,6 +35,7 @@ from osgym_host.runtimes.base import (
 )
 from osgym_host.runtimes.egress.tools import NetworkFailed
 from osgym_host.runtimes.local import attestation, network, spawn, syscalls
+from osgym_host.runtimes.local.criu.kept import KeptDumps
 from osgym_host.runtimes.local.criu.points import LocalPoints
 from osgym_host.runtimes.local.egress_provider import EgressProvider, ReplicaEgress
 from osgym_host.runtimes.local.instance import InstanceDir, record_process
@@ -70,11 +72,13 @@ class LocalRuntime(Runtime):
         proxy: ReplicaProxy | None = None,
         *,
         templates: bool = False,
+        branching: bool = False,
     ) -> None:
         """Without `links` and `proxy`, replicas have no egress. Nothing is touched before `start`.
 
         Args:
             templates: Look for CRIU, so that branch points can be taken of replicas after a set-up.
+            branching: Also take them of replicas that somebody has used; needs `templates`.
 
         Raises:
             ValueError: `instance` is not a plain name.
@@ -89,7 +93,10 @@ class LocalRuntime(Runtime):
         self._early_exits: dict[str, int] = {}
         self._keys = itertools.count(1)
         self._locked_files = LockedFiles()
-        self._points = LocalPoints(self._instance.path / "points", wanted=templates)
+        self._branching = branching
+        self._points = LocalPoints(
+            self._instance.path / "points", KeptDumps(data_dir / "checkpoints-local"), wanted=templates
+        )
 
     @property
     def name(self) -> str:
@@ -103,6 +110,7 @@ class LocalRuntime(Runtime):
             caps_cpu="cpu" in tree.enforces,
             caps_pids="pids" in tree.enforces,
             egress=self._egress.egress,
+            branching=self._branching and not self._points.lacking,
             notes=(
                 *tree.notes,
                 *filter(None, [self.ids_shared_because, unbounded_because()]),
@@ -146,13 +154,13 @@ class LocalRuntime(Runtime):
                 raise RuntimeUnsupported(str(exc)) from exc
             self._instance.acquire()
             try:
-                await asyncio.to_thread(self._points.open)
+                kept = await asyncio.to_thread(self._points.open)
                 callbacks = SupervisorCallbacks(self._on_exit, self._on_supervisor_lost)
                 self._running, report = await Running.open(self._instance, idmap, self._egress, callbacks)
             except BaseException:
                 self._instance.release()
                 raise
-            return report
+            return replace(report, points=kept)
 
     async def stop(self) -> None:
         errors = await self._replicas.close()
@@ -358,7 +366,16 @@ class LocalRuntime(Runtime):
         found = self._replicas.require(replica)
         return await attestation.attest(self._require().supervisor, found, found.processes, sockets)
 
-    # Branch points, of replicas that only a set-up has used ------------------------------------
+    # Branch points -----------------------------------------------------------------------------
+
+    def why_no_branching(self) -> RuntimeUnsupported | None:
+        lacking = self._points.lacking if self._branching else "the setting branching is off"
+        if not lacking:
+            return None
+        return RuntimeUnsupported(
+            f"Episodes on this host cannot be forked, saved or suspended: {lacking}.",
+            remedy="Set `branching: on` on a host with criu (see `osgym doctor`), or use `runtime: qemu`.",
+        )
 
     def why_no_templates(self) -> str | None:
         return self._points.lacking or None
@@ -370,7 +387,7 @@ class LocalRuntime(Runtime):
         """Dump the replica by CRIU. Its agent must be unchanged and nobody connected to it."""
         found = self._replicas.require(replica)
         running = self._require()
-        if self._points.lacking or keep:
+        if self._points.lacking:
             return await super().branch(replica, keep=keep)
         if found.exit_info is not None:
             raise ReplicaNotFound(f"{found.replica_id} is dead", replica_id=found.replica_id)
@@ -378,7 +395,7 @@ class LocalRuntime(Runtime):
             await attestation.attest(running.supervisor, found, found.processes, [])
         except GuestTampered as exc:
             raise PointFailed(f"the guest agent was changed: {exc}", replica_id=found.replica_id) from exc
-        return await self._points.take(found, found.processes)
+        return await self._points.take(found, found.processes, keep=keep)
 
     async def release_point(self, point: BranchPoint) -> None:
         await self._points.release(point)

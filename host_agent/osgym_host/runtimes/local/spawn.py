@@ -93,8 +93,8 @@ def check_spec(spec: ReplicaSpec, idmap: IdMap, egress: frozenset[Egress], *, or
     check_name("replica_id", spec.replica_id)
     if spec.origin is not None and not origins:
         raise RuntimeUnsupported(
-            "the local runtime cannot branch a replica",
-            remedy="Use the runtime qemu.",
+            "the local runtime was started without branch points",
+            remedy="Set branching, task_templates or warm_clones to on.",
             replica_id=spec.replica_id,
         )
     if spec.generation < 0:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
 import re
 from collections.abc import Collection
@@ -19,6 +20,8 @@ DUMP_S = 20.0
 CONNECTIONS_S = 2.0
 """Time that the guest agent has to close its ends of connections that the host has closed."""
 _LOOK_S = 0.01
+_PRIORITY = 1
+"""Real-time priority of a dump: the replica stands still, so nothing else is to come before CRIU."""
 _SCRIPT = "copy-layer"
 _SOCKET_TABLES = ("unix", "tcp", "tcp6", "udp", "udp6", "netlink")
 _INODE = {"unix": 6, "netlink": 9}
@@ -37,6 +40,7 @@ class Dumped:
     Attributes:
         folder: Folder with `images` and `upper`.
         base: First host id of the files in `upper`.
+        pause_ms: Duration for which the replica stood still.
         digest: Digest of both folders, so that no clone is made from one without the other.
     """
 
@@ -73,11 +77,8 @@ async def dump(criu: str, replica: LocalReplica, pids: Collection[int], folder: 
         await _connections_closed(replica)
         outside = await asyncio.to_thread(_outside, replica)
         await asyncio.to_thread(_make, replica, folder)
-        loop = asyncio.get_running_loop()
-        began = loop.time()
         await _run(criu, replica, outside, folder)
-        pause_ms = (loop.time() - began) * 1000
-        return await asyncio.to_thread(_prepare, replica, outside, folder, pause_ms)
+        return await asyncio.to_thread(_prepare, replica, outside, folder)
     except (OSError, ValueError) as exc:
         raise PointFailed(f"the replica could not be dumped: {exc}", replica_id=replica.replica_id) from exc
 
@@ -100,7 +101,10 @@ def _check_filters(pids: Collection[int]) -> None:
             found = re.search(r"^Seccomp_filters:\s*(\d+)", status, re.MULTILINE)
             if found is None or found[1] != "1":
                 name = ascii((task / "comm").read_text(errors="replace").strip())
-                raise ValueError(f"the program {name} has its own sandbox, which cannot be dumped")
+                raise ValueError(
+                    f"the program {name} has its own sandbox, which cannot be dumped: close it, or start it "
+                    "without (Chromium: --no-sandbox, which lets what a page runs do all that a program may)"
+                )
 
 
 async def _connections_closed(replica: LocalReplica) -> None:
@@ -152,6 +156,8 @@ async def _run(criu: str, replica: LocalReplica, outside: Outside, folder: Path)
         os.fspath((folder / _SCRIPT).absolute()),
     )
     process = await start_program(argv)
+    with contextlib.suppress(OSError):  # where that is not allowed, the pause is longer on a busy host
+        os.sched_setscheduler(process.pid, os.SCHED_RR, os.sched_param(_PRIORITY))
     try:
         async with asyncio.timeout(DUMP_S):
             said, _ = await process.communicate()
@@ -172,9 +178,10 @@ def _log(folder: Path) -> str:
         return ""
 
 
-def _prepare(replica: LocalReplica, outside: Outside, folder: Path, pause_ms: float) -> Dumped:
+def _prepare(replica: LocalReplica, outside: Outside, folder: Path) -> Dumped:
     """Change the dump for a replica with other ids, and describe it."""
     assert replica.ids is not None  # `dump` has looked
+    pause_ms = images.pause_ms(folder / "images")
     images.renumber_ids(folder / "images", 0)
     images.drop_inherited(folder / "images")
     for path in (folder / "images").iterdir():

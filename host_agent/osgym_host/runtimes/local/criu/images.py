@@ -23,6 +23,8 @@ _HEAD = struct.Struct("<III")
 _VARINT, _FIXED64, _BYTES, _FIXED32 = 0, 1, 2, 5
 _LOWER_FIRST = 2
 """`userns_entry`: fields 1 and 2 are maps of extents (first, lower_first, count)."""
+_OF_DUMP, _FREEZING_US, _FROZEN_US = 1, 1, 2
+"""`stats_entry`: the dump's part, and in it how long the processes took to stop, and stood still."""
 _TASK, _THREAD = 3, 5
 _DROPPED = {_TASK: frozenset({9, 11, 12}), _THREAD: frozenset({11, 12, 16})}
 """Mode and filter of seccomp, and the set of control groups, in both parts of `core_entry`."""
@@ -58,6 +60,21 @@ def _renumbered(extent: int | bytes, first: int) -> bytes:
     return encode(
         (number, kind, first if number == _LOWER_FIRST else value) for number, kind, value in fields(extent)
     )
+
+
+def pause_ms(folder: Path) -> float:
+    """Return how long the replica's processes stood still for the dump, as CRIU has measured it.
+
+    Raises:
+        ImageMalformed: The file is not what it should be.
+        OSError: It cannot be read.
+    """
+    _, message = _read(folder / "stats-dump")
+    of_dump = next((value for number, _, value in fields(message) if number == _OF_DUMP), b"")
+    if not isinstance(of_dump, bytes):
+        raise ImageMalformed("stats-dump has no statistics of a dump")
+    times = {number: value for number, _, value in fields(of_dump) if isinstance(value, int)}
+    return (times.get(_FREEZING_US, 0) + times.get(_FROZEN_US, 0)) / 1000
 
 
 def drop_inherited(folder: Path) -> None:

@@ -21,7 +21,7 @@ def renumber(root: Path, before: int, after: int) -> None:
     Raises:
         OSError: A file could not be changed.
     """
-    for path, found in _walk(root):
+    for path, found in walk(root):
         uid, gid = _moved(found.st_uid, before, after), _moved(found.st_gid, before, after)
         if (uid, gid) == (found.st_uid, found.st_gid):
             continue
@@ -45,7 +45,7 @@ def digest_of(*roots: Path) -> str:
     """
     digest = hashlib.blake2b(digest_size=16)
     for root in roots:
-        for path, found in _walk(root):
+        for path, found in walk(root):
             marks = (
                 found.st_mode,
                 found.st_uid,
@@ -60,10 +60,10 @@ def digest_of(*roots: Path) -> str:
 
 def size_mib(root: Path) -> float:
     """Return the disk space that a tree takes, in MiB."""
-    return sum(found.st_blocks for _, found in _walk(root)) * 512 / (1 << 20)
+    return sum(found.st_blocks for _, found in walk(root)) * 512 / (1 << 20)
 
 
-def _walk(root: Path) -> Iterator[tuple[Path, os.stat_result]]:
+def walk(root: Path) -> Iterator[tuple[Path, os.stat_result]]:
     """Yield all paths of a tree, itself first, in a fixed order; follows no link.
 
     Raises:

@@ -1,7 +1,7 @@
-"""Branch points of one host agent, taken of replicas that only a task's set-up has used.
+"""Branch points of one host agent.
 
-They lie in the instance's folder, are known to this process only, and go with it; what a killed one left, the
-next start removes.
+Those that are not kept lie in the instance's folder, are known to this process only, and go with it; what a
+killed one left, the next start removes.
 """
 
 from __future__ import annotations
@@ -23,6 +23,7 @@ from osgym_host.runtimes.local.criu import layer
 from osgym_host.runtimes.local.criu.commands import copy_argv
 from osgym_host.runtimes.local.criu.dumping import Dumped, DumpStuck, dump
 from osgym_host.runtimes.local.criu.installed import InstalledCriu, find_criu
+from osgym_host.runtimes.local.criu.kept import KeptDumps
 from osgym_host.runtimes.local.replica import LocalReplica
 
 _log = logging.getLogger(__name__)
@@ -35,10 +36,11 @@ AT_ONCE = 1
 class LocalPoints:
     """Store of branch points, for one event loop."""
 
-    def __init__(self, folder: Path, *, wanted: bool) -> None:
+    def __init__(self, folder: Path, kept: KeptDumps, *, wanted: bool) -> None:
         self._folder = folder
+        self._kept = kept
         self._wanted = wanted
-        self._criu = InstalledCriu(lacking="the settings task_templates and warm_clones are off")
+        self._criu = InstalledCriu(lacking="the settings task_templates, warm_clones and branching are off")
         self._points: dict[str, Dumped] = {}
         self._turn = asyncio.Semaphore(AT_ONCE)
 
@@ -47,18 +49,27 @@ class LocalPoints:
         """Reason why there can be no branch points; empty when there can."""
         return self._criu.lacking
 
-    def open(self) -> None:
-        """Remove a predecessor's points, and search CRIU where it is wanted. Blocking.
+    def open(self) -> tuple[BranchPoint, ...]:
+        """Remove a predecessor's points, and search CRIU where it is wanted; return the kept ones. Blocking.
 
         Raises:
             OSError: Something could not be removed.
         """
         trees.remove_tree(None, os.fspath(self._folder))
-        if self._wanted:
-            self._criu = find_criu()
+        if not self._wanted:
+            return ()
+        self._criu = find_criu()
+        kept = list(self._kept.open())
+        self._points = {point.point_id: dumped for point, dumped in kept}
+        return tuple(point for point, _ in kept)
 
-    async def take(self, replica: LocalReplica, processes: Callable[[], set[int] | None]) -> BranchPoint:
+    async def take(
+        self, replica: LocalReplica, processes: Callable[[], set[int] | None], *, keep: bool = False
+    ) -> BranchPoint:
         """Dump a replica, which runs on.
+
+        Args:
+            keep: Return when the dump is safe on the disk, where the next host agent finds it.
 
         Raises:
             PointFailed: The dump failed; when CRIU hung, the replica is killed.
@@ -70,6 +81,9 @@ class LocalPoints:
                 await asyncio.to_thread(self._folder.mkdir, mode=0o711, exist_ok=True)
                 pids = await asyncio.to_thread(processes) or set()
                 dumped = await dump(self._criu.path, replica, pids, folder)
+                point = _point_of(point_id, replica, dumped, kept=keep)
+                if keep:
+                    dumped = await asyncio.to_thread(self._kept.keep, point, dumped)
             except BaseException as exc:
                 if isinstance(exc, DumpStuck | asyncio.CancelledError):
                     replica.kill()
@@ -78,17 +92,7 @@ class LocalPoints:
                     raise PointFailed(str(exc), replica_id=replica.replica_id) from exc
                 raise
         self._points[point_id] = dumped
-        return BranchPoint(
-            point_id=point_id,
-            image_digest=replica.spec.image.digest,
-            replica_id=replica.replica_id,
-            generation=replica.generation,
-            kept=False,
-            created_at=time.time(),
-            pause_ms=round(dumped.pause_ms, 3),
-            ram_mib=round(dumped.ram_mib, 3),
-            disk_mib=round(dumped.disk_mib, 3),
-        )
+        return point
 
     async def prepare(self, replica: LocalReplica) -> dict[str, Any]:
         """Copy the layer of a clone's origin into its folder.
@@ -113,7 +117,7 @@ class LocalPoints:
             raise PointNotFound(
                 "the replica has no ids or no control group of its own", replica_id=spec.replica_id
             )
-        if await asyncio.to_thread(layer.digest_of, dumped.images, dumped.upper) != dumped.digest:
+        if await asyncio.to_thread(_digest, dumped) != dumped.digest:
             raise PointNotFound("the branch point's files were changed", replica_id=spec.replica_id)
         await _copy(dumped.upper, replica.folder / "upper")
         await asyncio.to_thread(layer.renumber, replica.folder / "upper", dumped.base, replica.ids.base)
@@ -131,9 +135,30 @@ class LocalPoints:
             await asyncio.to_thread(_remove_quietly, dumped.folder)
 
     async def close(self) -> None:
-        """Release all points after the last clone. Idempotent."""
+        """Release the points that are not kept, after the last clone. Idempotent."""
         self._points.clear()
         await asyncio.to_thread(_remove_quietly, self._folder)
+
+
+def _point_of(point_id: str, replica: LocalReplica, dumped: Dumped, *, kept: bool) -> BranchPoint:
+    return BranchPoint(
+        point_id=point_id,
+        image_digest=replica.spec.image.digest,
+        replica_id=replica.replica_id,
+        generation=replica.generation,
+        kept=kept,
+        created_at=time.time(),
+        pause_ms=round(dumped.pause_ms, 3),
+        ram_mib=round(dumped.ram_mib, 3),
+        disk_mib=round(dumped.disk_mib, 3),
+    )
+
+
+def _digest(dumped: Dumped) -> str:
+    try:
+        return layer.digest_of(dumped.images, dumped.upper)
+    except FileNotFoundError:  # another host agent has released it
+        return ""
 
 
 def _remove_quietly(folder: Path) -> None:
