@@ -7,7 +7,7 @@ from typing import Any
 
 import click
 
-from osgym_host.cli import image_make
+from osgym_host.cli import image_make, image_registry
 from osgym_host.cli.image_output import errors_reported, image_row, print_rows
 from osgym_host.images.content_store import ContentStore
 from osgym_host.images.derived import DerivedStore
@@ -57,6 +57,7 @@ def _registered() -> list[str]:
     epilog="\b\nExamples:\n"
     "  osgym image build --flavor small\n"
     "  osgym image ls\n"
+    "  osgym image push small s3://our-bucket/images     for other hosts, which pull it\n"
     "  osgym image build --format disk        a disk that boots\n"
     "  osgym image snapshot full              a machine of it, frozen: what runtime qemu clones\n",
 )
@@ -64,7 +65,7 @@ def image() -> None:
     """Golden images: what every replica is cloned from."""
 
 
-for command in (image_make.build, image_make.definition):
+for command in (image_make.build, image_make.definition, image_registry.push, image_registry.pull):
     image.add_command(command)
 
 

@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import json
-import signal
 from pathlib import Path
-from types import FrameType
 
 import click
 
-from osgym_host.cli.image_output import MIB, bake_progress, errors_reported, image_row
+from osgym_host.cli.image_output import MIB, bake_progress, errors_reported, image_row, stop_on_signals
 from osgym_host.images.additions import Addition
 from osgym_host.images.bake import Baker, BakeRequest
 from osgym_host.images.definition import ImageSource, find_images_folder, hash_of
@@ -110,7 +108,7 @@ def build(
     store = ImageStore(default_data_dir())
     progress = bake_progress(as_json)
     maker = None if kind == _ROOTFS else _maker(kind)
-    _stop_on_signals()
+    stop_on_signals()
     with errors_reported():
         lock = PackageLock.read(lock_path) if lock_path else None
         source, flavor = _source(flavor, addition)
@@ -155,14 +153,3 @@ def definition(flavor: str | None, addition: Path | None, lock_path: Path | None
                 raise ImageError("no installed runtime makes bootable disks", how_to_install("qemu"))
             found = hash_of(found, *parts)
     click.echo(found)
-
-
-def _stop_on_signals() -> None:
-    """Let SIGTERM and SIGHUP unwind the bake as Ctrl-C does, so that it cleans up after itself."""
-
-    def stop(number: int, frame: FrameType | None) -> None:
-        del frame
-        raise SystemExit(128 + number)
-
-    for number in (signal.SIGTERM, signal.SIGHUP):
-        signal.signal(number, stop)

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import contextlib
 import json
+import signal
 import sys
 from collections.abc import Iterator, Mapping, Sequence
+from types import FrameType
 
 import click
 from rich.console import Console
@@ -70,3 +72,14 @@ def print_rows(rows: Sequence[Mapping[str, object]], columns: Mapping[str, str],
         cells["calibrated"] = "*" if row.get("calibrated") else ""
         table.add_row(*(form.format(**cells) for form in columns.values()))
     Console().print(table)
+
+
+def stop_on_signals() -> None:
+    """Let SIGTERM and SIGHUP unwind a command as Ctrl-C does, so that it cleans up after itself."""
+
+    def stop(number: int, frame: FrameType | None) -> None:
+        del frame
+        raise SystemExit(128 + number)
+
+    for number in (signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, stop)

@@ -101,9 +101,10 @@ def _inside(spec: dict[str, Any]) -> int:
         _pivot(root)
     operation = spec.get("operation")
     if operation:
-        from osgym_host.images import tree
+        from osgym_host.images import tree, tree_layers
 
-        json.dump(tree.OPERATIONS[operation](**spec["arguments"]), sys.stdout)
+        operations = {**tree.OPERATIONS, **tree_layers.OPERATIONS}
+        json.dump(operations[operation](**spec["arguments"]), sys.stdout)
         sys.stdout.flush()
         return 0
     # The program is not PID 1 itself: an init that reaps what it leaves behind stands before it.
@@ -122,7 +123,7 @@ def main() -> None:
     os.chdir(spec["cwd"])
     if spec.get("operation"):
         # Imported while the caller's files can still be read.
-        from osgym_host.images import tree  # noqa: F401
+        from osgym_host.images import tree, tree_layers  # noqa: F401
     if spec["user_namespace"]:
         _become_mapped_root(spec["ready_fd"], spec["go_fd"])
     flags = CLONE_NEWNS | CLONE_NEWPID | CLONE_NEWIPC | CLONE_NEWUTS

@@ -34,6 +34,10 @@ STAGES = {
     "rest": "Wait until the machine is idle",
     "freeze": "Freeze it",
     "try": "Try a clone",
+    "hash": "Compare with the image",
+    "upload": "Send layers",
+    "pull": "Fetch layers",
+    "layers": "Unpack layers",
     "publish": "Publish",
 }
 
@@ -51,6 +55,7 @@ class BakeProgress:
         self._bars: RichProgress | None = None
         self._tasks: dict[str, TaskID] = {}
         self._counts: dict[str, int] = {}
+        self._totals: dict[str, int] = {}
         self._expected = 0
         self._essential = 0
         self._mutex = threading.Lock()
@@ -92,6 +97,11 @@ class BakeProgress:
                 if self._bars is not None and stage in ("unpack", "configure"):
                     self._bars.update(task, total=self._expected)
 
+    def expect_count(self, stage: str, total: int) -> None:
+        """Set how often `count` will be called for a stage, and begin it."""
+        self._totals[stage] = total
+        self.stage(stage)
+
     def count(self, stage: str, what: str) -> None:
         with self._mutex:
             self._counts[stage] = count = self._counts.get(stage, 0) + 1
@@ -99,7 +109,8 @@ class BakeProgress:
             if self._bars is not None:
                 self._bars.update(self._task(stage), advance=1, what=what)
             elif self._display is ProgressDisplay.LINES and count % 50 == 0:
-                total = f" of {self._expected}" if stage != "download" and self._expected else ""
+                expected = self._totals.get(stage) or (stage != "download" and self._expected)
+                total = f" of {expected}" if expected else ""
                 self._line(f"{STAGES[stage].lower()}: {count}{total}")
 
     def stage(self, stage: str, what: str = "") -> None:
@@ -135,7 +146,8 @@ class BakeProgress:
     def _task(self, stage: str) -> TaskID:
         assert self._bars is not None
         if stage not in self._tasks:
-            total = self._expected if stage in ("unpack", "configure") and self._expected else None
+            expected = self._expected if stage in ("unpack", "configure") else 0
+            total = self._totals.get(stage) or expected or None
             self._tasks[stage] = self._bars.add_task(STAGES.get(stage, stage), total=total, what="")
         return self._tasks[stage]
 

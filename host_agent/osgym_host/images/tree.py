@@ -46,7 +46,7 @@ def clamp(path: str, epoch_s: int) -> None:
 
     One of 2100 or later was set on purpose (a cache that must not look old) and stays.
     """
-    for entry in _walk(path):
+    for entry in walk(path):
         if epoch_s < os.lstat(entry).st_mtime < KEPT_FROM_S:
             os.utime(entry, (epoch_s, epoch_s), follow_symlinks=False)
     os.utime(path, (epoch_s, epoch_s))
@@ -60,7 +60,7 @@ def digest(path: str) -> dict[str, Any]:
     """
     total = hashlib.sha256()
     files = size = 0
-    for entry in _walk(path):
+    for entry in walk(path):
         info = os.lstat(entry)
         kind = stat.S_IFMT(info.st_mode)
         content = b""
@@ -82,7 +82,7 @@ def digest(path: str) -> dict[str, Any]:
 def measure(path: str) -> dict[str, int]:
     """Return the number of entries and bytes of regular files of a tree."""
     entries = size = 0
-    for entry in _walk(path):
+    for entry in walk(path):
         info = os.lstat(entry)
         entries += 1
         size += info.st_size if stat.S_ISREG(info.st_mode) else 0
@@ -109,7 +109,7 @@ def sync(path: str) -> None:
     os.sync()
 
 
-def _walk(path: str | bytes) -> Iterator[bytes]:
+def walk(path: str | bytes) -> Iterator[bytes]:
     """Yield every entry below `path` in a fixed order, directories before what is in them."""
     root = os.fsencode(path)
     with os.scandir(root) as found:
@@ -117,7 +117,7 @@ def _walk(path: str | bytes) -> Iterator[bytes]:
     for entry in entries:
         yield entry.path
         if entry.is_dir(follow_symlinks=False):
-            yield from _walk(entry.path)
+            yield from walk(entry.path)
 
 
 def _link_tree(source: bytes, target: bytes) -> None:
