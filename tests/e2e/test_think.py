@@ -13,6 +13,7 @@ import pytest
 from tests.support.host_process import HostProcess, running_host, wait_until
 
 from osgym_host.images.store import Image
+from osgym_host.runtimes.swap import read_swap
 from osgym_sdk import Client, Episode
 
 pytestmark = pytest.mark.desktop
@@ -118,6 +119,25 @@ def test_looks_leave_the_desktop_as_it_is(host: HostProcess) -> None:
             time.sleep(0.3)
             assert episode.observe().hash == shown
         wait_until(lambda: host.replicas("leased")[0]["rest"] == "paused", THOUGHT_S, "a pause")
+
+
+def test_a_desktop_that_stands_still_rests_as_well(small_image: Image, tmp_path: Path) -> None:
+    """Where replicas rest, its memory goes too; it comes back with the same frame and the same time."""
+    settings = ("rest=reclaim", "rest_after_s=0.3", "reclaim_after_s=0.6")
+    instance = f"think-rest-{os.getpid()}"
+    with (
+        running_host(instance, log_dir=tmp_path, settings=settings) as host,
+        Client(host.url) as client,
+        client.episode(think="paused") as episode,
+    ):
+        begin(episode)
+        then_s = wall_s(episode)
+        shown = episode.step([]).hash
+        wanted = "reclaimed" if read_swap().total_mib else "paused"
+        wait_until(lambda: host.replicas("leased")[0]["rest"] == wanted, 20, wanted)
+        time.sleep(THOUGHT_S)
+        assert episode.observe().hash == shown
+        assert wall_s(episode) - then_s < THOUGHT_S / 2
 
 
 def wall_s(episode: Episode) -> float:
