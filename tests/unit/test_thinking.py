@@ -14,7 +14,8 @@ from tests.support.waiting import until
 
 from osgym_host.core.rest import RestStage
 from osgym_host.guest_client import GuestClient, GuestProtocolError
-from osgym_host.replicas.rest import ReplicaRest, WakeSlots
+from osgym_host.replicas.rest import ReplicaRest
+from osgym_host.replicas.wake_slots import WakeSlots
 from osgym_host.runtimes import base
 
 

@@ -29,7 +29,7 @@ from osgym_host.episodes.checkpoint_store import (
     read_head,
 )
 from osgym_host.episodes.create_request import CreatedEpisode, read_task
-from osgym_host.episodes.creator import EpisodeCreator, check_think, first_observation
+from osgym_host.episodes.creator import EpisodeCreator, first_observation
 from osgym_host.episodes.episode import HostEpisode
 from osgym_host.episodes.episode_state import EpisodeProgress, SavedEpisode
 from osgym_host.episodes.errors import EpisodeOver
@@ -216,7 +216,7 @@ class Checkpoints:
                 holder = LeaseHolder(episode.episode_id, episode.replica.on_revoked)
                 episode.attach(await self._brancher.clone(checkpoint.point, holder, wait_s, client))
             got = time.perf_counter()
-            await check_think(episode)
+            await episode.check_think()
             await self._restore_progress(episode, checkpoint, saved.progress)
             opened = await first_observation(episode, began, got)
         except BaseException as error:

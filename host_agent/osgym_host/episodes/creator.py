@@ -40,7 +40,7 @@ from osgym_host.tasks.schema import Task
 from osgym_host.tasks.setup import run_setup
 from osgym_host.tasks.warm_use import used_apps
 from osgym_protocol.clock import ClockOptions, parse_clock
-from osgym_protocol.codes import ErrorClass, ErrorCode, ThinkMode
+from osgym_protocol.codes import ErrorClass, ErrorCode
 from osgym_protocol.episode_options import EpisodeOptions
 
 log = logging.getLogger(__name__)
@@ -193,7 +193,7 @@ class EpisodeCreator:
     ) -> CreatedEpisode:
         """Take an episode with its replica to the first frame; with a template the replica is its clone."""
         got = time.perf_counter()
-        await check_think(episode)
+        await episode.check_think()
         if template is not None:
             self._templates.begin(template, episode)
             with contextlib.suppress(base.RuntimeFault):  # it is going, as the first frame will find out
@@ -341,28 +341,6 @@ class EpisodeCreator:
         except TimeoutError as error:
             text = f"The setup did not finish within {self.limits.setup_s:g} s."
             raise ServiceError(ErrorCode.SETUP_FAILED, text) from error
-
-
-async def check_think(episode: HostEpisode) -> None:
-    """Check that the desktop can stand still while its policy thinks, if that is asked for.
-
-    Raises:
-        ServiceError: `unsupported`: this host, runtime or image cannot.
-    """
-    if episode.terms.think is not ThinkMode.PAUSED:
-        return
-    manager = episode.replica.manager
-    if manager is None or manager.rest is None or not manager.rest.can_pause:
-        text = (
-            "think=paused: this host cannot pause a replica. The runtime local can, on a host with control "
-            "groups of version 2."
-        )
-        raise ServiceError(ErrorCode.UNSUPPORTED, text)
-    try:
-        await episode.replica.call(episode.replica.guest.resume_clock(0.0))
-    except GuestRefused as error:
-        why = "bake the image again, it has no clock that can stand still" if error.status == 404 else error
-        raise ServiceError(ErrorCode.UNSUPPORTED, f"think=paused: {why}.") from error
 
 
 async def _set_clock(episode: HostEpisode, asked: ClockOptions | None) -> None:

@@ -251,6 +251,15 @@ class HostEpisode:
                     request.settle or self.terms.settle, request.observe or self.terms.observe, before
                 )
 
+    async def check_think(self) -> None:
+        """Check that the desktop can stand still while its policy thinks, if the episode's terms say so.
+
+        Raises:
+            ServiceError: `unsupported`: this host, runtime or image cannot.
+        """
+        if self.terms.think is ThinkMode.PAUSED:
+            await self.replica.check_can_stand()
+
     async def begin_thinking(self) -> None:
         """Let the desktop stand still from now on while the policy thinks, if the episode's terms say so."""
         rest = None if self.replica.manager is None else self.replica.manager.rest

@@ -11,6 +11,7 @@ from osgym_host.core.loss import LossEvidence, may_be_of_a_full_disk
 from osgym_host.core.reasons import Reason
 from osgym_host.episodes.agent_faults import is_agents_own, may_be_agents_own
 from osgym_host.episodes.errors import EpisodeOver
+from osgym_host.errors import ServiceError
 from osgym_host.guest_client import (
     GuestClient,
     GuestError,
@@ -23,6 +24,7 @@ from osgym_host.replicas.manager import DEATH_NOTICE_S, ReplicaManager
 from osgym_host.replicas.thinking import ThinkingClock
 from osgym_host.runtimes import base
 from osgym_host.runtimes.frozen_disk import FrozenDisk
+from osgym_protocol.codes import ErrorCode
 
 T = TypeVar("T")
 CHARGED_QUIET_S = 2.0
@@ -137,6 +139,28 @@ class ReplicaLease:
         """Clock that stands still while the policy thinks; None: where it goes on."""
         rest = None if self.manager is None else self.manager.rest
         return None if rest is None else rest.thinking
+
+    async def check_can_stand(self) -> None:
+        """Check that the desktop can stand still, its clocks included.
+
+        Raises:
+            ServiceError: `unsupported`.
+            EpisodeOver: The replica is lost.
+        """
+        rest = None if self.manager is None else self.manager.rest
+        if rest is None or not rest.can_pause:
+            text = (
+                "think=paused: this host cannot pause a replica. The runtime local can, on a host with "
+                "control groups of version 2."
+            )
+            raise ServiceError(ErrorCode.UNSUPPORTED, text)
+        try:
+            await self.call(self.guest.resume_clock(0.0))
+        except GuestRefused as error:
+            why = (
+                "bake the image again, it has no clock that can stand still" if error.status == 404 else error
+            )
+            raise ServiceError(ErrorCode.UNSUPPORTED, f"think=paused: {why}.") from error
 
     @contextlib.asynccontextmanager
     async def awake(self) -> AsyncIterator[None]:

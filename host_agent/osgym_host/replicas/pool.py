@@ -30,8 +30,9 @@ from osgym_host.replicas.measured_admission import LoadProbe, MeasuredAdmission
 from osgym_host.replicas.pool_errors import PoolExhausted, PoolStopping, blocking_setting
 from osgym_host.replicas.replica_set import ReplicaSet
 from osgym_host.replicas.reservations import Reservation, Reservations
-from osgym_host.replicas.rest import ReplicaRest, RestController, RestingReplica, WakeSlots
+from osgym_host.replicas.rest import ReplicaRest, RestController, RestingReplica
 from osgym_host.replicas.usage_monitor import UsageMonitor, UsageOptions
+from osgym_host.replicas.wake_slots import WakeSlots
 from osgym_host.runtimes import base
 from osgym_host.runtimes.swap import read_swap
 

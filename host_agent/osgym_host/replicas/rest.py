@@ -12,11 +12,10 @@ import logging
 import os
 import time
 from collections import Counter
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from osgym_host.core.rest import (
-    EXPECTED_WORKING_SET_MIB,
     RestPlan,
     RestStage,
     RestTerms,
@@ -27,6 +26,7 @@ from osgym_host.core.rest import (
 )
 from osgym_host.guest_client import GuestClient, GuestError, HostSocketError
 from osgym_host.replicas.thinking import ThinkingClock
+from osgym_host.replicas.wake_slots import ROOM_LOOK_S, WakeSlots
 from osgym_host.runtimes import base
 
 log = logging.getLogger(__name__)
@@ -34,9 +34,6 @@ log = logging.getLogger(__name__)
 TICK_S = 0.5
 WAKE_TIMEOUT_S = 300.0
 """Deadline of a wake. Nearly all of it is the wait for memory when more replicas wake than fit."""
-WAKES_PER_CORE = 8
-"""Number of reclaimed replicas that wake at the same time, for each core: further ones wait in their order.
-Each needs 10 to 30 ms of a processor for its pages, so that more would only delay each other."""
 RECLAIMS_PER_CORE = 1
 RECLAIM_S = 1.0
 RETRY_S = 30.0
@@ -44,52 +41,8 @@ RETRY_S = 30.0
 _LEAST_MIB = 1.0
 _LEFT_MIB = 8.0
 _PROBE_S = 30.0
-_ROOM_LOOK_S = 0.05
 _SAME_STEP_S = 0.5
 """Time between two calls below which they belong to one step of a client."""
-
-
-class WakeSlots:
-    """Bounds how many reclaimed replicas wake at once, and lets none wake before there is memory for it.
-
-    Attributes:
-        each_mib: Memory that a woken replica takes.
-        awake: Number of replicas that are awake, as last counted, and of those woken since.
-        short: Set while somebody waits for memory.
-    """
-
-    def __init__(self, room_mib: Callable[[], float], most_awake: int, count: int | None = None) -> None:
-        """Args:
-        room_mib: Returns the memory that woken replicas may take now.
-        most_awake: Number of awake replicas from which another one wakes only if there would be memory for
-            as many again. Without this bound they would take memory that those that work need a moment later.
-        count: Number of wakes at once; None: `WAKES_PER_CORE` times the number of cores.
-        """
-        self.each_mib = EXPECTED_WORKING_SET_MIB
-        self.awake = 0
-        self.short = asyncio.Event()
-        self._most_awake = most_awake
-        self._room_mib = room_mib
-        self._waking = 0
-        self._slots = asyncio.Semaphore(count or WAKES_PER_CORE * len(os.sched_getaffinity(0)))
-
-    @contextlib.asynccontextmanager
-    async def slot(self) -> AsyncIterator[None]:
-        """Wait for a slot and for memory; those that came first go first."""
-        async with self._slots:
-            self._waking += 1
-            try:
-                while not self._has_room():
-                    self.short.set()
-                    await asyncio.sleep(_ROOM_LOOK_S)
-                self.awake += 1
-                yield
-            finally:
-                self._waking -= 1
-
-    def _has_room(self) -> bool:
-        spare = 0 if self.awake < self._most_awake else self._most_awake
-        return self._room_mib() >= (self._waking + spare) * self.each_mib
 
 
 class ReplicaRest:
@@ -346,7 +299,7 @@ class RestController:
         """Look at the replicas until cancelled."""
         while True:
             with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(_ROOM_LOOK_S if self._behind else TICK_S):
+                async with asyncio.timeout(ROOM_LOOK_S if self._behind else TICK_S):
                     await self.slots.short.wait()
             self._somebody_waits = self.slots.short.is_set()
             self.slots.short.clear()
@@ -354,7 +307,7 @@ class RestController:
                 await self._look()
             except OSError:
                 log.exception("the host's memory cannot be read")
-            await asyncio.sleep(_ROOM_LOOK_S)
+            await asyncio.sleep(ROOM_LOOK_S)
 
     async def _look(self) -> None:
         live = {replica.key: replica for replica in self._replicas()}
