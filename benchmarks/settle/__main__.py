@@ -17,6 +17,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import httpx
+
 from benchmarks.common import dumps
 from benchmarks.settle.image import FLAVOR, PLAIN_FLAVOR, bake
 from benchmarks.settle.live import (
@@ -29,7 +31,8 @@ from benchmarks.settle.live import (
     run_application,
 )
 from benchmarks.settle.record import record
-from benchmarks.settle.report import HEADER, markdown, plot, row
+from benchmarks.settle.report import HEADER, markdown, plot, rest_table, row
+from benchmarks.settle.rest import STAGES, RestError
 from benchmarks.settle.scenarios import MIXES, application, chosen
 from benchmarks.settle.stats import summarize
 from osgym_host.calibration.replay import Trace, decide, oracle_ms, premature, read_rule, read_traces
@@ -61,6 +64,11 @@ def parse(arguments: list[str]) -> argparse.Namespace:
     run.add_argument(
         "--parallel", type=int, default=1, help="replicas at once; they disturb each other a little"
     )
+    run.add_argument(
+        "--rest", default="", metavar="STAGES",
+        help=f"in turns with a replica that is in each of these before a step, of {','.join(STAGES)}; "
+        "benchmarks/settle/rest.py has the settings of the host",
+    )  # fmt: skip
     run.add_argument("--load", action="store_true", help=f"with {HOGS_PER_CORE} busy processes on each core")
     run.add_argument("--out", type=Path, default=Path("out/settle.json"))
     image = commands.add_parser("image", help=f"bake the benchmark's own image, {FLAVOR}")
@@ -94,23 +102,34 @@ def run(options: argparse.Namespace) -> int:
         options.apps, options.policies, options.truth_s, options.at_most = "mousepad-flow", "exact", 0.8, 8
     seeds = [int(text) for text in options.seeds.split(",")]
     policies = [SettlePolicy(text) for text in options.policies.split(",")]
+    stages = options.rest.split(",") if options.rest else [""]
+    if unknown := set(stages) - {"", *STAGES}:
+        print(f"--rest: no stage {', '.join(sorted(unknown))}, only {', '.join(STAGES)}", file=sys.stderr)
+        return 2
     rounds = range(1, options.repetitions + 1)
     verdicts: list[Verdict] = []
     failures: list[dict[str, Any]] = []
     hogs = load(HOGS_PER_CORE) if options.load else nullcontext()
     with Client(options.host) as client, hogs, ThreadPoolExecutor(options.parallel) as pool:
         started = {
-            pool.submit(_play, client, name, policy, seed, options): (name, policy, seed, number)
+            pool.submit(_play, client, name, policy, seed, stage, options): (
+                name,
+                policy,
+                seed,
+                number,
+                stage,
+            )
             for number in rounds
             for seed in seeds
             for name in _names(client, options)
             for policy in policies
+            for stage in stages
         }
         for job in as_completed(started):
-            name, policy, seed, number = started[job]
+            name, policy, seed, number, stage = started[job]
             try:
                 played = job.result()
-            except (OSGymError, TimeoutError) as error:
+            except (OSGymError, TimeoutError, RestError, httpx.HTTPError) as error:
                 print(f"{name} {policy.value}: {error!r}", file=sys.stderr, flush=True)
                 failures.append({"app": name, "policy": policy.value, "error": repr(error)})
                 continue
@@ -119,7 +138,7 @@ def run(options: argparse.Namespace) -> int:
                 failures.append({"app": name, "policy": policy.value, "error": error})
             found = [dataclasses.replace(v, seed=seed, round=number) for v in played.verdicts]
             verdicts.extend(found)
-            text = f"{name} {policy.value}: {sum(v.premature for v in found)}/{len(found)} premature"
+            text = f"{name} {policy.value} {stage}: {sum(v.premature for v in found)}/{len(found)} premature"
             print(text if played.carried is not False else f"{text}, NOT FINISHED", flush=True)
             save(options, verdicts, failures)
     return 1 if failures else 0
@@ -136,9 +155,18 @@ def _names(client: Client, options: argparse.Namespace) -> list[str]:
     return [app.name for app in chosen(options.mix, own_image=own_image)]
 
 
-def _play(client: Client, name: str, policy: SettlePolicy, seed: int, options: argparse.Namespace) -> Played:
+def _play(
+    client: Client, name: str, policy: SettlePolicy, seed: int, stage: str, options: argparse.Namespace
+) -> Played:
     return run_application(
-        client, application(name), policy, seed, truth_after_s=options.truth_s, at_most=options.at_most
+        client,
+        application(name),
+        policy,
+        seed,
+        truth_after_s=options.truth_s,
+        at_most=options.at_most,
+        rest=stage,
+        host=options.host,
     )
 
 
@@ -192,9 +220,12 @@ def report(options: argparse.Namespace) -> int:
     runs: dict[str, list[Verdict]] = {}
     for path in options.files:
         head, verdicts = read(path)
-        heads.setdefault(head["title"], head)
-        runs.setdefault(head["title"], []).extend(verdicts)
+        for verdict in verdicts:
+            title = ", ".join(filter(None, (head["title"], verdict.rest)))
+            heads.setdefault(title, head | {"title": title})
+            runs.setdefault(title, []).append(verdict)
     text = "\n".join(markdown(title, verdicts) for title, verdicts in runs.items())
+    text += rest_table([verdict for verdicts in runs.values() for verdict in verdicts])
     print(text)
     if options.save:
         options.save.mkdir(parents=True, exist_ok=True)

@@ -13,6 +13,7 @@ from typing import Any
 
 from benchmarks.settle.actions import Action, Application
 from benchmarks.settle.documents import FOLDER, SCRIPT
+from benchmarks.settle.rest import require_awake, wait_for_stage
 from benchmarks.settle.truth import Box, difference
 from osgym_sdk import Client, Episode, Observation, SettleOptions, SettlePolicy
 
@@ -32,7 +33,8 @@ class Verdict:
 
     `wait_ms` is what the policy waited after the input. `marked` is whether the next answer said that
     this frame was not final; None for fixed pauses, whose frames are looked at without a step of their
-    own. `last_change_ms` is when the screen last changed before the answer, as the guest recorded it; None:
+    own. `rest` is the stage of rest from which the step woke the replica; empty where it does not matter.
+    `last_change_ms` is when the screen last changed before the answer, as the guest recorded it; None:
     it did not change, or that is not known of a fixed pause. `round` counts repetitions of a seed.
     """
 
@@ -51,6 +53,7 @@ class Verdict:
     last_change_ms: float | None = None
     seed: int = 1
     round: int = 1
+    rest: str = ""
 
     @property
     def regret_ms(self) -> float | None:
@@ -213,12 +216,16 @@ def run_application(
     *,
     truth_after_s: float = TRUTH_AFTER_S,
     at_most: int | None = None,
+    rest: str = "",
+    host: str = "",
 ) -> Played:
     """Run one application from start to end under one policy, on a fresh replica.
 
     Args:
         truth_after_s: Time after an action at which the screen counts as final.
         at_most: Number of its actions; with a bound, whether they were carried through is not checked.
+        rest: Stage of rest that the replica must reach before each action; empty: none.
+        host: URL of the host agent; needed with `rest`.
 
     Returns:
         One verdict for each action, or for `fixed` one for each action and pause.
@@ -228,12 +235,16 @@ def run_application(
         verdicts: list[Verdict] = []
         unmarked: Verdict | None = None
         for index, action in enumerate(app.actions(Random(seed))[:at_most]):
+            if rest:
+                wait_for_stage(host, episode.episode_id, rest)
             started = time.monotonic()
             fixed = policy is SettlePolicy.FIXED
             shown = _by_pauses(episode, action) if fixed else _by_policy(episode, action, policy)
             if unmarked:
                 verdicts.append(_with_mark(unmarked, shown[0].frame))
             _sleep_until(started + truth_after_s)
+            if rest:
+                require_awake(host, episode.episode_id)
             judged = _judge(shown, episode.observe(), app, index, action)
             if fixed:
                 verdicts.extend(judged)
@@ -242,4 +253,5 @@ def run_application(
         if unmarked:
             verdicts.append(_with_mark(unmarked, episode.step({"op": "screenshot"})))
         asked = app.saves and at_most is None
+        verdicts = [replace(verdict, rest=rest) for verdict in verdicts]
         return Played(verdicts, episode.evaluate().reward == 1.0 if asked else None)

@@ -9,6 +9,7 @@ from PIL import Image, ImageDraw, ImageFont
 
 from benchmarks.settle.actions import group_of
 from benchmarks.settle.live import FIXED_PAUSES_MS, Verdict
+from benchmarks.settle.rest import STAGES
 from benchmarks.settle.scenarios import application
 from benchmarks.settle.stats import Summary, summarize
 
@@ -75,6 +76,20 @@ def markdown(title: str, verdicts: Sequence[Verdict]) -> str:
         lines += _table(f"{policy} by application", "application", mine, lambda v: v.app)
         lines += [*_what_is_left(policy, mine), ""]
     return "\n".join(lines)
+
+
+def rest_table(verdicts: Sequence[Verdict]) -> str:
+    """Return one row for each policy and stage of rest before a step; nothing for runs without rest."""
+    rested = [verdict for verdict in verdicts if verdict.rest]
+    rows = [
+        row(_summary(f"{name}, {stage}", part))
+        for name in policies_of(rested)
+        for stage in STAGES
+        if (part := [v for v in rested if (v.policy, v.rest) == (name, stage)])
+    ]
+    return (
+        "\n".join(["", "## By rest before the step", "", HEADER.format("policy"), *rows, ""]) if rows else ""
+    )
 
 
 def _table(

@@ -9,7 +9,7 @@ import pytest
 from benchmarks.settle.actions import Application, Kind, group_of
 from benchmarks.settle.image import FLAVOR, OVERLAY, PLAIN_FLAVOR, definition
 from benchmarks.settle.live import Verdict
-from benchmarks.settle.report import markdown, part_of
+from benchmarks.settle.report import markdown, part_of, rest_table
 from benchmarks.settle.scenarios import APPLICATIONS, application, chosen
 
 from osgym_host.images.definition import find_images_folder
@@ -87,3 +87,12 @@ def test_the_tables() -> None:
     assert "| type | 100 | 100 | 100 | 40 | 0/1 |" in text
     assert "pays 600 ms a step more" in text
     assert "left 0 unmarked" in text
+
+
+def test_frames_are_compared_by_rest() -> None:
+    """One row for each stage before the step, and none for a run without rest."""
+    seen = [verdict(rest="awake"), verdict(rest="reclaimed", premature=True), verdict(rest="reclaimed")]
+    rows = [line for line in rest_table(seen).splitlines() if line.startswith("| exact")]
+    assert [row.split(" | ")[0] for row in rows] == ["| exact, awake", "| exact, reclaimed"]
+    assert "1/2" in rows[1]
+    assert rest_table([verdict()]) == ""
