@@ -78,14 +78,18 @@ int og_frame_open(og_frame *f, int width, int height, const char *fbdir) {
     int status = fbdir ? map_fbdir(f, fbdir) : make_shm(f);
     if (status) return status;
     f->shadow = calloc((size_t)width * (size_t)height, 4);
-    if (!f->shadow) return OG_NO_MEMORY;
+    f->stale = calloc((size_t)height, sizeof *f->stale);
+    if (!f->shadow || !f->stale) return OG_NO_MEMORY;
+    og_frame_mark(f, (og_box){0, 0, width, height});
     memset(f->hash_stale, 1, sizeof f->hash_stale);
+    memset(f->unmasked_stale, 1, sizeof f->unmasked_stale);
     memset(f->png_stale, 1, sizeof f->png_stale);
     return OG_OK;
 }
 
 void og_frame_close(og_frame *f) {
     free(f->shadow);
+    free(f->stale);
     if (f->map && f->is_fbdir) munmap(f->map, f->map_bytes);
     if (f->map && !f->is_fbdir) shmdt(f->map);
     if (f->shm_id >= 0) shmctl(f->shm_id, IPC_RMID, NULL);
@@ -103,6 +107,14 @@ bool og_frame_masks(const og_frame *f, int x, int y) {
         if (x >= m->x0 && x < m->x1 && y >= m->y0 && y < m->y1) return true;
     }
     return false;
+}
+
+void og_frame_set_masks(og_frame *f, const og_box *masks, int count) {
+    size_t bytes = (size_t)count * sizeof *masks;
+    if (count == f->mask_count && !memcmp(masks, f->masks, bytes)) return;
+    memcpy(f->masks, masks, bytes);
+    f->mask_count = count;
+    memset(f->unmasked_stale, 1, sizeof f->unmasked_stale);
 }
 
 static bool box_is_masked(const og_frame *f, og_box b) {
@@ -123,16 +135,23 @@ static bool rows_differ(const uint32_t *a, const uint32_t *b, int n) {
 
 static void mark_stale(og_frame *f, int y) {
     f->hash_stale[y / OG_STRIPE_ROWS] = true;
+    f->unmasked_stale[y / OG_STRIPE_ROWS] = true;
     f->png_stale[y / OG_STRIPE_ROWS] = true;
+}
+
+static og_box clipped(const og_frame *f, og_box box) {
+    if (box.x0 < 0) box.x0 = 0;
+    if (box.y0 < 0) box.y0 = 0;
+    if (box.x1 > f->width) box.x1 = f->width;
+    if (box.y1 > f->height) box.y1 = f->height;
+    return box;
 }
 
 void og_frame_compare(og_frame *f, og_box box, bool update, og_diff *diff) {
     diff->pixels = 0;
     diff->box = (og_box){f->width, f->height, 0, 0};
-    if (box.x0 < 0) box.x0 = 0;
-    if (box.y0 < 0) box.y0 = 0;
-    if (box.x1 > f->width) box.x1 = f->width;
-    if (box.y1 > f->height) box.y1 = f->height;
+    if (!update) og_frame_mark(f, box);
+    box = clipped(f, box);
     int n = box.x1 - box.x0;
     if (n <= 0 || box.y1 <= box.y0) return;
     bool masked_whole = box_is_masked(f, box);
@@ -160,17 +179,31 @@ void og_frame_compare(og_frame *f, og_box box, bool update, og_diff *diff) {
     if (!diff->pixels) diff->box = (og_box){0, 0, 0, 0};
 }
 
-bool og_frame_take(og_frame *f) {
-    bool any = false;
-    for (int y = 0; y < f->height; y++) {
-        const uint32_t *now = source_row(f, y);
-        uint32_t *known = f->shadow + (size_t)y * (size_t)f->width;
-        if (!rows_differ(now, known, f->width)) continue;
-        memcpy(known, now, (size_t)f->width * 4);
-        mark_stale(f, y);
-        any = true;
+void og_frame_mark(og_frame *f, og_box box) {
+    box = clipped(f, box);
+    if (box.x1 <= box.x0) return;
+    for (int y = box.y0; y < box.y1; y++) {
+        og_span *span = &f->stale[y];
+        bool none = span->x1 <= span->x0;
+        if (none || box.x0 < span->x0) span->x0 = box.x0;
+        if (none || box.x1 > span->x1) span->x1 = box.x1;
     }
-    return any;
+}
+
+void og_frame_take(og_frame *f) {
+    for (int y = 0; y < f->height; y++) {
+        og_span *span = &f->stale[y];
+        int n = span->x1 - span->x0;
+        if (n <= 0) continue;
+        const uint32_t *now = source_row(f, y) + span->x0;
+        uint32_t *known = f->shadow + (size_t)y * (size_t)f->width + span->x0;
+        *span = (og_span){0, 0};
+        if (!rows_differ(now, known, n)) continue;
+        memcpy(known, now, (size_t)n * 4);
+        mark_stale(f, y);
+    }
+    /* Pages that a second process has mapped are not moved to swap one by one. */
+    if (f->is_fbdir) madvise(f->map, f->map_bytes, MADV_DONTNEED);
 }
 
 /* A text caret: one upright bar, a few pixels wide and a line high. Of any colours, and with gaps: it may have soft
@@ -237,6 +270,12 @@ static uint64_t hash_unmasked_row(const og_frame *f, int y, uint32_t *row) {
     return hash_rows(row, (size_t)f->width);
 }
 
+static uint64_t hash_unmasked_rows(const og_frame *f, int y0, int y1, uint32_t *row) {
+    uint64_t hash = 0;
+    for (int y = y0; y < y1; y++) hash = mix(hash + hash_unmasked_row(f, y, row));
+    return hash;
+}
+
 uint64_t og_frame_hash_unmasked(og_frame *f) {
     uint64_t whole = og_frame_hash(f);
     uint32_t *row = f->mask_count ? malloc((size_t)f->width * 4) : NULL;
@@ -244,8 +283,12 @@ uint64_t og_frame_hash_unmasked(og_frame *f) {
     uint64_t hash = mix(((uint64_t)f->width << 32) | (uint64_t)f->height);
     for (int s = 0; s < f->stripes; s++) {
         int y0 = s * OG_STRIPE_ROWS, y1 = y0 + OG_STRIPE_ROWS < f->height ? y0 + OG_STRIPE_ROWS : f->height;
-        if (!stripe_is_masked(f, y0, y1)) hash = mix(hash + f->stripe_hash[s]);
-        else for (int y = y0; y < y1; y++) hash = mix(hash + hash_unmasked_row(f, y, row));
+        if (f->unmasked_stale[s]) {
+            f->unmasked_hash[s] =
+                stripe_is_masked(f, y0, y1) ? hash_unmasked_rows(f, y0, y1, row) : f->stripe_hash[s];
+            f->unmasked_stale[s] = false;
+        }
+        hash = mix(hash + f->unmasked_hash[s]);
     }
     free(row);
     return hash;

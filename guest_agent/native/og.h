@@ -31,6 +31,8 @@ uint64_t og_now(void);
 #define OG_MAX_STRIPES 256
 #define OG_MAX_MASKS 16
 
+typedef struct { int x0, x1; } og_span; /* x1 is outside; none: x1 <= x0 */
+
 typedef struct {
     int width, height, stripes;
     /* the X server's own framebuffer file, or our shared memory segment */
@@ -42,8 +44,9 @@ typedef struct {
     int shm_id;
     uint32_t shm_seg;
     uint32_t *shadow;              /* width * height, the padding byte is garbage */
-    uint64_t stripe_hash[OG_MAX_STRIPES];
-    bool hash_stale[OG_MAX_STRIPES];
+    og_span *stale;                /* of each row: where the screen may differ from the shadow */
+    uint64_t stripe_hash[OG_MAX_STRIPES], unmasked_hash[OG_MAX_STRIPES];
+    bool hash_stale[OG_MAX_STRIPES], unmasked_stale[OG_MAX_STRIPES];
     bool png_stale[OG_MAX_STRIPES];
     og_box masks[OG_MAX_MASKS];
     int mask_count;
@@ -58,8 +61,11 @@ int og_frame_open(og_frame *frame, int width, int height, const char *fbdir);
 void og_frame_close(og_frame *frame);
 /* Compare a rectangle of the screen with the shadow; with `update` the shadow takes it over. */
 void og_frame_compare(og_frame *frame, og_box box, bool update, og_diff *diff);
-/* Take the whole screen over into the shadow; whether anything at all differed. */
-bool og_frame_take(og_frame *frame);
+/* Note that the screen may differ from the shadow within a rectangle. */
+void og_frame_mark(og_frame *frame, og_box box);
+/* Take over into the shadow what may differ. Reads nothing else: most memory of a screen at rest stays in swap. */
+void og_frame_take(og_frame *frame);
+void og_frame_set_masks(og_frame *frame, const og_box *masks, int count);
 uint64_t og_frame_hash(og_frame *frame);
 /* The same of what lies outside the masks. */
 uint64_t og_frame_hash_unmasked(og_frame *frame);
@@ -192,6 +198,8 @@ typedef struct { xcb_window_t id; int type; og_box box; bool mapped, type_stale;
 
 enum og_events { OG_EVENT_DAMAGE = 1, OG_EVENT_WINDOWS = 2, OG_EVENT_KEYMAP = 4, OG_EVENT_CURSOR = 8 };
 enum og_mode { OG_DROP, OG_UPDATE, OG_WATCH };
+/* Of the displayed cursor, which the X server draws without a damage event. */
+typedef struct { int width, height, hot_x, hot_y; bool stale; og_box box; } og_cursor;
 
 typedef struct {
     double at_ms;
@@ -212,6 +220,8 @@ typedef struct {
     bool windows_stale;
     bool keymap_stale;
     bool cursor_stale;
+    og_cursor cursor;
+    int unreported;          /* og_events that a capture has read */
     og_frame frame;
     og_png png;
     og_procs procs;

@@ -156,6 +156,7 @@ int og_open(og_display *d, const char *name, const char *fbdir) {
     xcb_xfixes_select_cursor_input(d->c, d->root, XCB_XFIXES_CURSOR_NOTIFY_MASK_DISPLAY_CURSOR);
     d->windows_stale = true;
     d->keymap_stale = true;
+    d->cursor.stale = true;
     return og_sync(d);
 }
 
@@ -197,7 +198,10 @@ static void compare(og_display *d, og_box box, enum og_mode mode) {
     d->last_damage_ns = now;
     for (int i = 0; i < d->frame.mask_count; i++)
         if (meet(box, d->frame.masks[i])) d->last_panel_ns = now;
-    if (mode == OG_DROP) return;
+    if (mode == OG_DROP) {
+        og_frame_mark(&d->frame, box);
+        return;
+    }
     if (!d->frame.is_fbdir && (fetch_part(d, box) || draw_cursor(d, box.y0, box.y1))) return;
     og_frame_compare(&d->frame, box, mode == OG_UPDATE, &diff);
     trace_change(d, now, box, &diff);
@@ -218,12 +222,35 @@ bool og_pointer_is_masked(og_display *d) {
     return inside;
 }
 
-static void compare_cursor(og_display *d, enum og_mode mode) {
-    enum { REACH = 64 };
+/* Ask where the displayed cursor is, and mark that place and the one before as stale. */
+static int find_cursor(og_display *d) {
+    og_cursor *cursor = &d->cursor;
+    if (cursor->stale) {
+        xcb_xfixes_get_cursor_image_reply_t *image =
+            xcb_xfixes_get_cursor_image_reply(d->c, xcb_xfixes_get_cursor_image(d->c), NULL);
+        if (!image) return broken(d);
+        cursor->stale = false;
+        cursor->width = image->width;
+        cursor->height = image->height;
+        cursor->hot_x = image->xhot;
+        cursor->hot_y = image->yhot;
+        free(image);
+    }
     xcb_query_pointer_reply_t *p = xcb_query_pointer_reply(d->c, xcb_query_pointer(d->c, d->root), NULL);
-    if (!p) return;
-    compare(d, (og_box){p->root_x - REACH, p->root_y - REACH, p->root_x + REACH, p->root_y + REACH}, mode);
+    if (!p) return broken(d);
+    int x = p->root_x - cursor->hot_x, y = p->root_y - cursor->hot_y;
     free(p);
+    og_frame_mark(&d->frame, cursor->box);
+    cursor->box = (og_box){x, y, x + cursor->width, y + cursor->height};
+    og_frame_mark(&d->frame, cursor->box);
+    return OG_OK;
+}
+
+static void compare_cursor(og_display *d, enum og_mode mode) {
+    og_box before = d->cursor.box;
+    if (find_cursor(d)) return;
+    compare(d, before, mode);
+    compare(d, d->cursor.box, mode);
 }
 
 static og_window *known_window(og_display *d, xcb_window_t id) {
@@ -257,7 +284,7 @@ static int take_event(og_display *d, const xcb_generic_event_t *event, enum og_m
         return OG_EVENT_DAMAGE;
     }
     if (type == d->xfixes_event + XCB_XFIXES_CURSOR_NOTIFY) {
-        d->cursor_stale = true;
+        d->cursor_stale = d->cursor.stale = true;
         return OG_EVENT_CURSOR;
     }
     switch (type) {
@@ -291,9 +318,10 @@ static int take_event(og_display *d, const xcb_generic_event_t *event, enum og_m
 }
 
 int og_drain(og_display *d, enum og_mode mode) {
-    int seen = 0;
+    int seen = d->unreported;
     og_box batch = {0, 0, 0, 0};
     xcb_generic_event_t *event;
+    d->unreported = 0;
     while ((event = xcb_poll_for_event(d->c))) {
         seen |= take_event(d, event, mode, &batch);
         free(event);
@@ -347,15 +375,17 @@ static int type_of(og_display *d, type_cookies cookies) {
 }
 
 static void update_masks(og_display *d) {
-    d->frame.mask_count = 0;
+    og_box masks[OG_MAX_MASKS];
+    int count = 0;
     d->procs.panel_count = 0;
     for (int i = 0; i < d->window_count; i++) {
         if (d->windows[i].type != OG_WINDOW_DOCK) continue;
-        if (d->frame.mask_count < OG_MAX_MASKS) d->frame.masks[d->frame.mask_count++] = d->windows[i].box;
+        if (count < OG_MAX_MASKS) masks[count++] = d->windows[i].box;
         int pid = og_pid_of(d, d->windows[i].id);
         if (pid && pid != d->procs.wm_pid && d->procs.panel_count < 8)
             d->procs.panel_pids[d->procs.panel_count++] = pid;
     }
+    og_frame_set_masks(&d->frame, masks, count);
 }
 
 static void locate(og_display *d, og_window *w) {
@@ -470,13 +500,24 @@ static int draw_cursor(og_display *d, int y0, int y1) {
     return OG_OK;
 }
 
+/* Take over what was drawn since. The damage events of all drawing before a round trip were sent before its reply. */
+static int capture_damaged(og_display *d) {
+    int status = find_cursor(d);
+    if (status) return status;
+    int seen = og_drain(d, OG_DROP);
+    if (seen < 0) return seen;
+    d->unreported = seen; /* for who watches */
+    return d->cursor.stale ? find_cursor(d) : OG_OK;
+}
+
 int og_capture(og_display *d) {
     int status = OG_OK;
     if (d->frame.is_fbdir) {
-        status = og_sync(d);
+        status = capture_damaged(d);
     } else {
         status = fetch_part(d, (og_box){0, 0, d->width, d->height});
         if (!status) status = draw_cursor(d, 0, d->height);
+        og_frame_mark(&d->frame, (og_box){0, 0, d->width, d->height});
     }
     if (!status) og_frame_take(&d->frame);
     return status;

@@ -95,6 +95,18 @@ def test_parts_that_did_not_change_are_used_again_and_right(screen: Desktop) -> 
         assert differs(decode(data), fresh) is None
 
 
+def test_a_cursor_of_another_shape_is_right(screen: Desktop) -> None:
+    """The X server draws it without a damage event; nothing is left of the one before."""
+    for x, y in ((60, 60), (800, 400), (60, 60)):  # the terminal's is an upright bar
+        screen.guest.step({"op": "move", "x": x, "y": y})
+        shown = screen.guest.image()
+        other = Display(screen.display)
+        other.capture()
+        assert differs(shown, decode(other.png())) is None
+        other.close()
+        assert len(shown.crop((x - 12, y - 12, x + 12, y + 12)).getcolors() or []) > 1
+
+
 def test_the_hash_tells_frames_apart(screen: Desktop) -> None:
     """Equal screens have equal hashes, also across formats; another pixel has another one."""
     screen.guest.step({"op": "move", "x": 100, "y": 100})
