@@ -69,7 +69,9 @@ def test_version_2_may_swap_only_while_it_is_reclaimed(tmp_path: Path) -> None:
     (tmp_path / "memory.reclaim").write_text("")
     group = CgroupGroup({"": tmp_path, "memory": tmp_path}, {"": 2, "memory": 2})
     assert group.can_reclaim
-    group.reclaim()
+    with group.swap_allowed():
+        assert [(folder / "memory.swap.max").read_text() for folder in (tmp_path, session)] == ["max", "max"]
+        group.reclaim()
     assert int((tmp_path / "memory.reclaim").read_text()) == 40 * MIB
     assert [(folder / "memory.swap.max").read_text() for folder in (tmp_path, session)] == ["0", "0"]
 

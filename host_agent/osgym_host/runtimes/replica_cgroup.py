@@ -12,7 +12,7 @@ import errno
 import os
 import signal
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -144,10 +144,9 @@ class CgroupGroup:
         (folder / "cgroup.freeze").write_text(str(int(frozen)))
 
     def reclaim(self) -> None:
-        """Move as much memory as possible to swap, shared memory too. Blocking: some 50 ms for 40 MiB.
+        """Move as much memory as possible to swap, shared memory too. Blocking: 17 µs for each page.
 
-        Version 2 has a separate cap on swap, which is lifted meanwhile: a replica whose programs run may
-        not use more memory than its cap by means of swap.
+        To be called within `swap_allowed`.
 
         Raises:
             OSError: The kernel cannot reclaim on request.
@@ -161,18 +160,32 @@ class CgroupGroup:
             (folder / "memory.stat").read_text()
             (folder / self._reclaim_file).write_text("0")
             return
-        parts = [group for group in _with_children(folder) if (group / "memory.swap.max").exists()]
         try:
-            for group in parts:
-                (group / "memory.swap.max").write_text("max")
             (folder / self._reclaim_file).write_text((folder / "memory.current").read_text())
         except OSError as exc:
             if exc.errno != errno.EAGAIN:  # it reclaimed less than all
                 raise
+
+    @contextlib.contextmanager
+    def swap_allowed(self) -> Iterator[None]:
+        """Lift the cap on swap, which version 2 counts separately.
+
+        A replica whose programs run may not use more memory than its cap by means of swap.
+
+        Raises:
+            OSError: The kernel refused.
+        """
+        folder = self._folders.get("memory")
+        groups = [] if folder is None or self._version["memory"] == 1 else _with_children(folder)
+        parts = [group / "memory.swap.max" for group in groups if (group / "memory.swap.max").exists()]
+        try:
+            for part in parts:
+                part.write_text("max")
+            yield
         finally:
-            for group in parts:
+            for part in parts:
                 with contextlib.suppress(OSError):
-                    (group / "memory.swap.max").write_text("0")
+                    part.write_text("0")
 
     def swapped_mib(self) -> float | None:
         """Return the amount of memory in swap, before its compression."""

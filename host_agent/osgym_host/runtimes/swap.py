@@ -6,6 +6,7 @@ import contextlib
 from dataclasses import dataclass
 from pathlib import Path
 
+from osgym_host.runtimes.page_out import page_out
 from osgym_host.runtimes.replica_cgroup import CgroupGroup
 from osgym_host.runtimes.values import ReclaimedMemory
 
@@ -82,18 +83,32 @@ def reclaim(group: CgroupGroup) -> ReclaimedMemory | None:
     Raises:
         OSError: The kernel refused.
     """
-    first_mib = before_mib = group.charged_mib()
-    if not group.can_reclaim or first_mib is None or before_mib is None:
+    before_mib = group.charged_mib()
+    if not group.can_reclaim or before_mib is None:
         return None
-    idle_passes = 0
-    for _ in range(_MAX_PASSES):
+    with group.swap_allowed():
+        page_out(group.pids())
+        left_mib = _reclaim_rest(group)
+    if left_mib is None:
+        return None
+    compressed_mib = (group.swapped_mib() or 0.0) * read_swap().ratio
+    return ReclaimedMemory(max(0.0, before_mib - left_mib), left_mib, left_mib + compressed_mib)
+
+
+def _reclaim_rest(group: CgroupGroup) -> float | None:
+    """Reclaim what the processes of a group share; return what is left, None if that is unknown."""
+    before_mib = group.charged_mib()
+    passes = idle_passes = 0
+    while (
+        before_mib is not None
+        and before_mib >= _REST_MIB
+        and idle_passes < _IDLE_PASSES
+        and passes < _MAX_PASSES
+    ):
         group.reclaim()
         after_mib = group.charged_mib()
         if after_mib is None:
             return None
-        idle_passes = 0 if before_mib - after_mib >= _GAIN_MIB else idle_passes + 1
+        passes, idle_passes = passes + 1, 0 if before_mib - after_mib >= _GAIN_MIB else idle_passes + 1
         before_mib = after_mib
-        if idle_passes == _IDLE_PASSES or after_mib < _REST_MIB:
-            break
-    compressed_mib = (group.swapped_mib() or 0.0) * read_swap().ratio
-    return ReclaimedMemory(max(0.0, first_mib - before_mib), before_mib, before_mib + compressed_mib)
+    return before_mib
