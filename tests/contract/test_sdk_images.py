@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import contextlib
 import socket
 import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
 import httpx
 import pytest
 from tests.support.fake_runtime import TASK, FakeImage, Served
+from tests.support.host_process import wait_until
 
 from osgym_host.runtimes.kind import ImageRef
 from osgym_sdk import Client, HostUnreachable, NoCapacity, Unsupported
@@ -79,16 +82,43 @@ def test_a_full_host_of_the_image_is_waited_for(tmp_path: Path, options: dict[st
 
 
 def test_a_host_that_was_never_reached_is_named(tmp_path: Path) -> None:
-    """All usable hosts refused, so the error comes at once; it says which host could not be asked."""
+    """It may have the image, so it is waited for; then the error says which host could not be asked."""
     absent = f"http://127.0.0.1:{_closed_port()}"
     with Served(tmp_path, warm=1) as small, Client([*small.urls, absent]) as client:
         began = time.monotonic()
         with pytest.raises(Unsupported, match="not reached") as refused:
-            client.episode(image="full", wait_s=60).__enter__()
-        assert time.monotonic() - began < 20
+            client.episode(image="full", wait_s=3).__enter__()
+        assert time.monotonic() - began >= 2.9
         assert refused.value.code == "unknown_image"
         assert refused.value.details["not_reached"] == [absent]
         assert f"{absent} (host_unreachable)" in str(refused.value)
+
+
+def test_a_host_that_answers_for_the_first_time_gets_the_episode(tmp_path: Path) -> None:
+    """While the client waits, the host of the image starts."""
+    port = _closed_port()
+    with Served(tmp_path / "a", warm=1) as small, ThreadPoolExecutor(1) as pool:
+        url = f"http://127.0.0.1:{port}"
+        with Client([*small.urls, url]) as client:
+
+            def host_of_episode() -> str:
+                with client.episode(image="full", wait_s=60) as episode:
+                    return episode.host
+
+            found = pool.submit(host_of_episode)
+            wait_until(lambda: client.host_states() and not found.done(), 10, "the client waits")
+            with Served(tmp_path / "b", more_images=MORE, warm=1, ports=[port]):
+                assert found.result(timeout=60) == url
+
+
+def test_a_snapshot_finds_its_host_among_many(tmp_path: Path) -> None:
+    """One of ten hosts has an image of that name; none gives its default one instead."""
+    with contextlib.ExitStack() as stack:
+        small = [stack.enter_context(Served(tmp_path / str(n), warm=1)).urls[0] for n in range(9)]
+        full = stack.enter_context(Served(tmp_path / "b", more_images=MORE, warm=1)).urls[0]
+        for _ in range(8):
+            with Client([*small, full]) as client, client.episode(task=_task(snapshot="full")) as episode:
+                assert episode.host == full
 
 
 def test_a_host_of_the_image_that_is_down_is_waited_for(tmp_path: Path) -> None:

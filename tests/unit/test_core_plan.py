@@ -14,6 +14,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 from osgym_host.core.admission import (
     Admission,
     Budget,
+    ImageLoad,
     Limit,
     MeasuredLoad,
     RestingLoad,
@@ -245,11 +246,23 @@ def test_admission_charges_what_is_starting_and_what_may_still_grow() -> None:
     """10 GiB, 1 GiB reserved, replicas of 400 MiB: those at 100 have 300 to grow."""
     budget = Budget(max_replicas=1000, ram_reserve_mib=1024, ram_cap_mib=2048, cpu_per_replica=0)
     load = MeasuredLoad(
-        10240, 2, 1e6, peaks_mib=[400.0] * 4, now_mib=[400.0, 100.0, 100.0, 100.0], existing=4
+        10240, 2, 1e6, images=[ImageLoad([400.0] * 4, [400.0, 100.0, 100.0, 100.0])], existing=4
     )
     assert admit(budget, load) == Admission((10240 - 1024 - 900) // 400, Limit.RAM, 400.0)
-    more = MeasuredLoad(10240, 2, 1e6, peaks_mib=[400.0] * 4, now_mib=[400.0] * 4, pending=5, existing=9)
+    full = ImageLoad([400.0] * 4, [400.0] * 4)
+    more = MeasuredLoad(10240, 2, 1e6, images=[full], pending=5, existing=9)
     assert admit(budget, more).room == (10240 - 1024) // 400 - 5
+
+
+def test_each_image_is_estimated_by_its_own_replicas() -> None:
+    """Small ones do not grow to the size of large ones, and one more is counted as a large one."""
+    budget = Budget(max_replicas=1000, ram_reserve_mib=1024, ram_cap_mib=2048, cpu_per_replica=0)
+    large, small = ImageLoad([300.0] * 4, [300.0] * 4), ImageLoad([40.0] * 4, [40.0] * 4)
+    both = admit(budget, MeasuredLoad(10240, 2, 1e6, images=[large, small]))
+    assert both == Admission((10240 - 1024) // 300, Limit.RAM, 300.0)
+    unknown = ImageLoad([50.0], [50.0])
+    three = admit(budget, MeasuredLoad(10240, 2, 1e6, images=[large, small, unknown]))
+    assert three == Admission((10240 - 1024 - 250) // 300, Limit.RAM, 300.0)
 
 
 def test_replicas_that_rest_count_with_what_they_occupy_at_rest() -> None:
@@ -259,7 +272,7 @@ def test_replicas_that_rest_count_with_what_they_occupy_at_rest() -> None:
     def room(pending: int = 0, headroom_mib: float = 0, swap_free_mib: float = 1e6, samples: int = 3) -> int:
         resting = RestingLoad([12.0] * samples, headroom_mib, swap_free_mib)
         load = MeasuredLoad(
-            10240, 2, 1e6, peaks_mib=[48.0] * 4, now_mib=[48.0] * 4, pending=pending, resting=resting
+            10240, 2, 1e6, [ImageLoad([48.0] * 4, [48.0] * 4)], pending=pending, resting=resting
         )
         return admit(budget, load).room
 

@@ -57,6 +57,19 @@ class RestingLoad:
 
 
 @dataclass(frozen=True, slots=True)
+class ImageLoad:
+    """Memory of the replicas of one golden image.
+
+    Attributes:
+        peaks_mib: Highest PSS seen of each replica that was measured, recent retired ones too.
+        now_mib: PSS, as last measured, of the replicas that exist.
+    """
+
+    peaks_mib: Sequence[float]
+    now_mib: Sequence[float] = ()
+
+
+@dataclass(frozen=True, slots=True)
 class MeasuredLoad:
     """Resources of the host at the last reading.
 
@@ -64,8 +77,7 @@ class MeasuredLoad:
         ram_available_mib: RAM that can be used without swapping (MemAvailable).
         cores: CPU cores this service may use.
         disk_free_mib: Free space where overlays are written.
-        peaks_mib: Highest PSS seen of each replica that was measured, recent retired ones too.
-        now_mib: PSS, as last measured, of the replicas that exist.
+        images: Memory of replicas, by golden image.
         pending: Replicas that were started but are not in `ram_available_mib` yet.
         existing: All replicas that are not gone.
         resting: Memory of replicas that rest; None where replicas do not rest.
@@ -74,8 +86,7 @@ class MeasuredLoad:
     ram_available_mib: float
     cores: int
     disk_free_mib: float
-    peaks_mib: Sequence[float] = ()
-    now_mib: Sequence[float] = ()
+    images: Sequence[ImageLoad] = ()
     pending: int = 0
     existing: int = 0
     resting: RestingLoad | None = None
@@ -107,10 +118,18 @@ def admit(budget: Budget, load: MeasuredLoad) -> Admission:
     """Return how many replicas may be started on top of those that exist.
 
     Replicas that are still starting are charged in full, since the memory they will use is not
-    missing yet; running ones with what they may still grow to the estimate.
+    missing yet; running ones with what they may still grow to the estimate of their image. One more may be of
+    any image, so it is counted with the largest estimate; an image with few measurements has that one too.
     """
-    each = replica_ram_estimate(load.peaks_mib, budget.ram_cap_mib)
-    by_ram = _room_by_ram(budget, load, each)
+    measured = [image for image in load.images if len(image.peaks_mib) >= MIN_SAMPLES]
+    estimates = [replica_ram_estimate(image.peaks_mib, budget.ram_cap_mib) for image in measured]
+    each = max(estimates, default=float(budget.ram_cap_mib))
+    grown = zip(measured, estimates, strict=True)
+    growth = sum(max(0.0, estimate - now) for image, estimate in grown for now in image.now_mib)
+    if measured:
+        others = [image for image in load.images if len(image.peaks_mib) < MIN_SAMPLES]
+        growth += sum(max(0.0, each - now) for image in others for now in image.now_mib)
+    by_ram = _room_by_ram(budget, load, each, growth)
     by_cpu = load.cores / budget.cpu_per_replica - load.existing if budget.cpu_per_replica > 0 else math.inf
     by_disk = (load.disk_free_mib - budget.disk_reserve_mib) / budget.disk_per_replica_mib - load.pending
     rooms: tuple[tuple[Limit, float], ...] = (
@@ -123,8 +142,10 @@ def admit(budget: Budget, load: MeasuredLoad) -> Admission:
     return Admission(max(0, math.floor(room)), limit, each)
 
 
-def _room_by_ram(budget: Budget, load: MeasuredLoad, each: float) -> float:
+def _room_by_ram(budget: Budget, load: MeasuredLoad, each: float, growth: float) -> float:
     """Return the room by memory, for replicas that need `each` MiB while they are awake.
+
+    `growth` is the memory in MiB that existing replicas may still take.
 
     Where replicas rest, one more needs its memory at rest, and space for the rest of it in swap, since every
     page of it may be moved there. Those that start need all of their memory until they rest.
@@ -132,9 +153,6 @@ def _room_by_ram(budget: Budget, load: MeasuredLoad, each: float) -> float:
     free = load.ram_available_mib - budget.ram_reserve_mib
     resting = load.resting
     if resting is None or len(resting.each_mib) < MIN_SAMPLES:
-        growth = 0.0
-        if len(load.peaks_mib) >= MIN_SAMPLES:
-            growth = sum(max(0.0, each - now) for now in load.now_mib)
         return free / each - growth / each - load.pending
     at_rest = min(each, replica_ram_estimate(resting.each_mib, budget.ram_cap_mib))
     room = (free - resting.headroom_mib - load.pending * each) / at_rest

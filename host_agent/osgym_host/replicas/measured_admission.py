@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections import deque
+from collections import defaultdict, deque
 from collections.abc import Callable, Sequence
 
-from osgym_host.core.admission import Admission, Budget, MeasuredLoad, RestingLoad, admit
+from osgym_host.core.admission import Admission, Budget, ImageLoad, MeasuredLoad, RestingLoad, admit
 from osgym_host.core.disk_pressure import DiskRoom
 from osgym_host.replicas.manager import ReplicaManager
 
@@ -21,7 +21,7 @@ class MeasuredAdmission:
         self.budget = budget
         self.now = Admission(0, admit(budget, MeasuredLoad(0, 1, 0)).limit, float(budget.ram_cap_mib))
         self._probe = probe
-        self._peaks: deque[float] = deque(maxlen=128)
+        self._peaks: defaultdict[str, deque[float]] = defaultdict(lambda: deque(maxlen=128))
 
     def disk_room(self) -> DiskRoom:
         """Return the free space where replicas write."""
@@ -49,8 +49,7 @@ class MeasuredAdmission:
             ram_available_mib=available,
             cores=cores,
             disk_free_mib=disk.free_mib,
-            peaks_mib=[*self._peaks, *(m.peak_mib for m in managers if m.peak_mib > 0)],
-            now_mib=[m.pss_mib for m in managers if m.pss_mib is not None],
+            images=self._images(managers),
             pending=pending,
             existing=existing,
             resting=resting,
@@ -60,4 +59,16 @@ class MeasuredAdmission:
     def remember(self, manager: ReplicaManager) -> None:
         """Keep the peak of a replica that is gone, for the estimate."""
         if manager.peak_mib > 0:
-            self._peaks.append(manager.peak_mib)
+            self._peaks[manager.spec.image.digest].append(manager.peak_mib)
+
+    def _images(self, managers: Sequence[ReplicaManager]) -> list[ImageLoad]:
+        live: defaultdict[str, list[ReplicaManager]] = defaultdict(list)
+        for manager in managers:
+            live[manager.spec.image.digest].append(manager)
+        return [
+            ImageLoad(
+                [*self._peaks.get(image, ()), *(m.peak_mib for m in live[image] if m.peak_mib > 0)],
+                [m.pss_mib for m in live[image] if m.pss_mib is not None],
+            )
+            for image in {*self._peaks, *live}
+        ]

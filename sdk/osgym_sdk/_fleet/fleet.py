@@ -189,6 +189,9 @@ class Fleet:
         name = None if image is None else image.name
         asked = [v for v in self.hosts if v.takes_new and v.link.url not in exclude and v.down_until_s <= now]
         if len(asked) > _SAMPLE:
+            if name is not None:
+                await self._find_image(asked, name)
+                asked = [v for v in asked if v.takes_new and v.down_until_s <= now]
             asked = _sample(asked, self._config.rng, name)
         if len(asked) > 1 or (asked and (asked[0].failures or not asked[0].known)):
             await asyncio.gather(*(self.refresh(host) for host in asked))
@@ -204,6 +207,18 @@ class Fleet:
         if best is None:
             raise self._nothing_left(exclude)
         return best
+
+    async def _find_image(self, hosts: Sequence[FleetHost], image: str) -> None:
+        """Ask the hosts whose images are unknown, where no host is known to have this one."""
+        if any(image in host.image_names for host in self.hosts):
+            return
+        gate = asyncio.Semaphore(_ASKED_AT_ONCE)
+
+        async def ask(host: FleetHost) -> None:
+            async with gate:
+                await self.refresh(host)
+
+        await asyncio.gather(*(ask(host) for host in hosts if not host.image_names))
 
     async def refresh(self, host: FleetHost, max_age_s: float = _STATE_MAX_AGE_S) -> None:
         """Read the host's state unless it is fresh; mark the host down when that fails.

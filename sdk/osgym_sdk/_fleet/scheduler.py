@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import uuid
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
 
 from osgym_protocol.episode_options import EpisodeOptions
@@ -123,7 +123,7 @@ class Scheduler:
                 if isinstance(exc, AuthError) and not refusals and not self.fleet.grows:
                     raise
                 error = self._last_error(full, refusals) or exc
-                if isinstance(error, Unsupported) and not self._may_come(image):
+                if isinstance(error, Unsupported) and not self._may_come(image, refusals):
                     raise error from None
                 never = not self.fleet.ever_reached and full is None and not self.fleet.grows
                 if not tried and (never or clock() >= end_s):
@@ -159,10 +159,17 @@ class Scheduler:
                     raise
                 self.fleet.mark_down(host, exc)
 
-    def _may_come(self, image: AskedImage | None) -> bool:
-        """Return whether waiting may help: hosts may still join, or one that has the image come back."""
-        known = image is not None and any(image.name in host.image_names for host in self.fleet.hosts)
-        return known or self.fleet.grows
+    def _may_come(self, image: AskedImage | None, refusals: Collection[str]) -> bool:
+        """Return whether waiting may help: a host may join or come back that has, or may have, the image."""
+        if self.fleet.grows:
+            return True
+        others = [host for host in self.fleet.hosts if host.link.url not in refusals and not host.leaving]
+        return any(
+            (image is not None and image.name in host.image_names)
+            # One that never answered may have any image, unless it refuses this client.
+            or (not host.image_names and not isinstance(host.down_cause, AuthError))
+            for host in others
+        )
 
     def _last_error(
         self, full: NoCapacity | None, refusals: Mapping[str, Unsupported]
