@@ -149,6 +149,7 @@ class TerminationReason(TextEnum):
     FAIL = "fail"
     MAX_STEPS = "max_steps"
     CLOSED = "closed"
+    SUSPENDED = "suspended"
     POLICY_STOPPED = "policy_stopped"
     POLICY_ERROR = "policy_error"
     INVALID_ACTION = "invalid_action"

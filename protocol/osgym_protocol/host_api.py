@@ -353,13 +353,16 @@ class ForkAnswer(Message):
 
 @dataclass(frozen=True, slots=True)
 class CheckpointRequest(Request):
-    """``POST /v1/episodes/{id}/checkpoint``. Without ``keep`` it is deleted with the episode's lease."""
+    """``POST /v1/episodes/{id}/checkpoint``. Without ``keep`` or ``suspend`` it is deleted with the episode's
+    lease."""
 
     request_id: Id
     lease: Id
     keep: bool = False
     ttl_s: _CheckpointTtl | None = field(default=None, metadata=OMIT)
     """Time after which the host deletes the checkpoint; None sets no such time."""
+    suspend: bool = field(default=False, metadata=OMIT)
+    """Keep the checkpoint and end the episode with it, as ``suspended``, before it does anything else."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -377,6 +380,8 @@ class CheckpointInfo(Message):
     pause_ms: float
     image_digest: str
     task_id: str | None = None
+    suspended: bool = field(default=False, metadata=OMIT)
+    """Its episode ended with it."""
 
 
 @dataclass(frozen=True, slots=True)

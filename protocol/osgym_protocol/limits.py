@@ -18,6 +18,8 @@ MAX_CHILDREN = 64
 MAX_IMAGES = 64
 """Number of golden images of one host."""
 MAX_CHECKPOINT_TTL_S = 10**9
+DEFAULT_SUSPEND_S = 86400.0
+"""Time for which the SDK lets a suspended episode be kept."""
 MAX_DRAIN_S = 10**6
 MAX_SEQ = 2**53
 """Largest number that JSON holds exactly everywhere."""

@@ -257,6 +257,19 @@ class AsyncClient:
         await episode.start()
         return episode
 
+    async def resume(
+        self, suspended: CheckpointHandle | str, **options: Unpack[EpisodeArguments]
+    ) -> AsyncEpisode:
+        """Return an episode that goes on from one that was suspended, and delete what was kept of that.
+
+        Arguments and errors are those of :meth:`restore`. After an error it can be tried again.
+        """
+        if isinstance(suspended, str):
+            suspended = await find_checkpoint(self._fleet, suspended, self._config.timeouts.control_s)
+        episode = await self.restore(suspended, **options)
+        await episode._drop_origin(suspended)
+        return episode
+
     async def checkpoints(self) -> list[AsyncCheckpoint]:
         """Return the checkpoints of all hosts that can be reached.
 

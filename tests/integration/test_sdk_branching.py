@@ -154,6 +154,27 @@ async def test_checkpoints_are_kept_listed_restored_and_deleted(served: Served) 
     await none_leased(served)
 
 
+async def test_a_suspended_episode_is_resumed_once(served: Served) -> None:
+    """By object or id; the episode is closed, nothing is leased meanwhile, nothing is kept afterwards."""
+    async with AsyncClient(served.urls[0]) as client:
+        for by_id in (False, True):
+            async with client.episode(TASK) as episode:
+                await episode.step("click(1,1)")
+                suspended = await episode.suspend(ttl_s=60)
+                assert suspended.info.suspended
+                await none_leased(served)
+                with pytest.raises(EpisodeEnded):
+                    await episode.step("wait()")
+            which = suspended.checkpoint_id if by_id else suspended
+            async with await client.resume(which) as resumed:
+                assert await client.checkpoints() == []
+                assert (await resumed.step("click(2,2)")).step == 2
+                assert (await resumed.evaluate()).reward == 1.0
+            with pytest.raises(CheckpointNotFound):
+                await client.resume(which)
+    await none_leased(served)
+
+
 async def test_a_checkpoint_travels_between_hosts(served: Served, tmp_path: Path) -> None:
     """Exported to a file, taken in by the other host, looked up among both by its bare id."""
     with Served(tmp_path / "other") as other:
@@ -204,6 +225,9 @@ def test_the_same_without_async(served: Served, tmp_path: Path) -> None:
                     assert child.step("click(2,2)").step == 2
                     assert child.trajectory.parent == ParentInfo(parent.episode_id, 1)
             checkpoint = parent.checkpoint(keep=True)
+            suspended = parent.suspend()
+        with client.resume(suspended) as resumed:
+            assert resumed.step("wait()").step == 2
         assert "step=1" in repr(checkpoint)
         file = checkpoint.export(tmp_path / "c")
         checkpoint.delete()

@@ -18,6 +18,7 @@ class Reason(StrEnum):
     """Reason for which a replica retires or an episode ends."""
 
     CLOSED = "closed"
+    SUSPENDED = "suspended"
     LEASE_EXPIRED = "lease_expired"
     MADE_WAY = "made_way"
     CLIENT_GONE = "client_gone"
@@ -111,6 +112,11 @@ def _task_fault(code: ErrorCode, termination: TerminationReason, message: str) -
 _BROKE = Recovery.REPLACE_AND_COUNT
 _CONSEQUENCES: Mapping[Reason, Consequence] = {
     Reason.CLOSED: _planned(ErrorCode.EPISODE_ENDED, TerminationReason.CLOSED, "The episode was closed."),
+    Reason.SUSPENDED: _planned(
+        ErrorCode.EPISODE_ENDED,
+        TerminationReason.SUSPENDED,
+        "The episode was suspended: restore its checkpoint to go on.",
+    ),
     Reason.LEASE_EXPIRED: _planned(
         ErrorCode.LEASE_EXPIRED,
         TerminationReason.LEASE_EXPIRED,

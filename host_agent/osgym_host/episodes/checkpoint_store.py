@@ -20,7 +20,7 @@ from osgym_host.episodes.episode_state import SavedEpisode
 from osgym_host.replicas.saved_desktops import SavedDesktop
 from osgym_host.whole_file import write_whole
 from osgym_protocol.bounds import Bounds
-from osgym_protocol.codec import Message, WireFormatError
+from osgym_protocol.codec import OMIT, Message, WireFormatError
 from osgym_protocol.host_api import CheckpointInfo
 
 log = logging.getLogger(__name__)
@@ -38,6 +38,7 @@ class CheckpointRecord(Message):
     """Description of a checkpoint, apart from its branch point.
 
     Attributes:
+        suspended: True if its episode ended with it.
         saved: State of the episode; None if only the branch point was found, which restores without a task.
         episode_id: Episode from which the checkpoint was taken.
     """
@@ -45,6 +46,7 @@ class CheckpointRecord(Message):
     episode_id: Annotated[str, Bounds(pattern="[A-Za-z0-9_-]{0,64}")]
     expires_at: Annotated[float, Bounds(ge=0, le=_LATEST)] | None
     saved: SavedEpisode | None = field(metadata={"key": "moment"})
+    suspended: bool = field(default=False, metadata=OMIT)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -75,6 +77,7 @@ def describe(checkpoint: Checkpoint) -> CheckpointInfo:
         pause_ms=round(point.pause_ms, 3),
         image_digest=point.image_digest,
         task_id=task_id if isinstance(task_id, str) else None,
+        suspended=kept.suspended,
     )
 
 

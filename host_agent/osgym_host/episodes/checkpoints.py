@@ -94,7 +94,7 @@ class Checkpoints:
     # Taking and deleting -----------------------------------------------------------------------
 
     async def take(self, episode_id: str, asked: CheckpointRequest) -> CheckpointInfo:
-        """Take a checkpoint between two steps; the episode goes on after a pause.
+        """Take a checkpoint between two steps; the episode goes on after a pause, or ends if it is suspended.
 
         Raises:
             ServiceError: `unsupported`, `branch_failed`; `no_capacity` when the checkpoints of this host
@@ -102,14 +102,19 @@ class Checkpoints:
                 scored; as any call on the episode.
         """
         episode = self._service.claim(episode_id, asked.lease)
+        keep = asked.keep or asked.suspend
         with episode.in_use(), as_service_errors(), self._within_budget():
             self._brancher.check()
             refuse_ended(episode)
             self._held.check()
-            saved, point = await take_point(episode, self._brancher, keep=asked.keep)
+            saved, point = await take_point(episode, self._brancher, keep=keep)
+            # From here to the end of a suspended episode nothing is awaited, so that no step comes between.
             expires_at = None if asked.ttl_s is None else round(time.time() + asked.ttl_s, 3)
-            checkpoint = self._add(Checkpoint(point, CheckpointRecord(episode_id, expires_at, saved)))
-        if episode.over is not None and not asked.keep:  # it ended while the point was taken
+            record = CheckpointRecord(episode_id, expires_at, saved, suspended=asked.suspend)
+            checkpoint = self._add(Checkpoint(point, record))
+        if asked.suspend:
+            self._service.end(episode, Reason.SUSPENDED)
+        elif episode.over is not None and not keep:  # it ended while the point was taken
             self._episode_ended(episode)
             raise episode.over.copy()
         self._service.metrics.paused(checkpoint.point.pause_ms)

@@ -132,7 +132,8 @@ class RequestRegistry:
         Raises:
             ServiceError: As `Checkpoints.take` and `create`.
         """
-        meaning = _meaning(sender, "checkpoint", episode_id, request.lease, request.keep, request.ttl_s)
+        asked = (request.lease, request.keep, request.ttl_s, *(["suspend"] if request.suspend else []))
+        meaning = _meaning(sender, "checkpoint", episode_id, *asked)
         info: CheckpointInfo = await self._share(
             request.request_id,
             sender,
@@ -240,7 +241,7 @@ class RequestRegistry:
             case ForkAnswer():
                 for child in kept.children:
                     self._give_up(child.episode_id)
-            case CheckpointInfo():
+            case CheckpointInfo() if not kept.suspended:  # all that there is of a suspended episode
                 with contextlib.suppress(ServiceError):  # deleted or expired
                     self._checkpoints.delete(kept.checkpoint_id)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import uuid
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
@@ -16,7 +17,7 @@ from osgym_sdk._episode.plan import EpisodePlan
 from osgym_sdk._episode.reach import DesktopCalls, Video
 from osgym_sdk._episode.steps import StepCalls
 from osgym_sdk._episode.tunnel import Exposure
-from osgym_sdk._exceptions import ConfigError, EpisodeEnded
+from osgym_sdk._exceptions import ConfigError, EpisodeEnded, OSGymError
 from osgym_sdk._fleet.scheduler import Placement, Scheduler, Ticket
 from osgym_sdk._fleet.session import EpisodeSession
 from osgym_sdk._inputs.actions import Actions
@@ -26,7 +27,17 @@ from osgym_sdk._inputs.reading import as_reading
 from osgym_sdk._models.evaluation import Evaluation
 from osgym_sdk._models.observation import Observation, Timing
 from osgym_sdk._models.trajectory import Trajectory
-from osgym_sdk.wire import CheckpointInfo, CheckpointRequest, ForkAnswer, ForkChild, ForkRequest, StepAnswer
+from osgym_sdk.wire import (
+    CheckpointInfo,
+    CheckpointRequest,
+    ForkAnswer,
+    ForkChild,
+    ForkRequest,
+    StepAnswer,
+    TerminationReason,
+)
+
+_LOG = logging.getLogger(__name__)
 
 if TYPE_CHECKING:
     from osgym_protocol.grammars import Coordinates
@@ -101,20 +112,25 @@ class AsyncEpisode(EpisodeInfo):
 
     async def aclose(self) -> None:
         """Give the replica back. Idempotent; goes on in the background when it is cancelled."""
+        session = await self._let_go(TerminationReason.CLOSED)
+        if session is not None and session.lost is None:
+            work = self._scheduler.background
+            await work.finish(session.delete(), f"close episode {session.episode_id}")
+
+    async def _let_go(self, reason: TerminationReason) -> EpisodeSession | None:
+        """Close all but the lease, for a reason; return its session where there is one to give back."""
         context = self._context
         if context.closed:
-            return
+            return None
         context.closed = True
         session = context.session
         if session is None:
-            return
+            return None
         session.placement.keeper.remove(session)
-        context.end_recording()
+        context.end_recording(reason)
         self._steps.frames.forget()
         await self._desktop.aclose()
-        if session.lost is None:
-            work = self._scheduler.background
-            await work.finish(session.delete(), f"close episode {session.episode_id}")
+        return session
 
     def detach(self) -> Ticket:
         """Let go of the episode without closing it; the ticket is good for ``lease_ttl_s`` seconds."""
@@ -256,9 +272,32 @@ class AsyncEpisode(EpisodeInfo):
         Raises:
             OSGymError: as for :meth:`fork`; NoCapacity: there is no room for its checkpoints.
         """
+        return await self._take_checkpoint(keep, ttl_s, timeout_s, suspend=False)
+
+    async def suspend(
+        self, *, ttl_s: float = limits.DEFAULT_SUSPEND_S, timeout_s: float | None = None
+    ) -> AsyncCheckpoint:
+        """Put this state on the host's disk and give the replica back; :meth:`AsyncClient.resume` goes on.
+
+        The desktop's memory and its place on the host are free meanwhile. This episode is closed afterwards.
+
+        Args:
+            ttl_s: seconds until the host deletes a state that nobody resumed.
+            timeout_s: deadline of the whole call.
+
+        Raises:
+            OSGymError: as for :meth:`checkpoint`; this episode goes on.
+        """
+        checkpoint = await self._take_checkpoint(True, ttl_s, timeout_s, suspend=True)
+        await self._let_go(TerminationReason.SUSPENDED)
+        return checkpoint
+
+    async def _take_checkpoint(
+        self, keep: bool, ttl_s: float | None, timeout_s: float | None, *, suspend: bool
+    ) -> AsyncCheckpoint:
         timeouts = self._scheduler.config.timeouts
         async with self._steps.between_steps() as session:
-            request = CheckpointRequest(uuid.uuid4().hex, session.lease, keep, ttl_s)
+            request = CheckpointRequest(uuid.uuid4().hex, session.lease, keep, ttl_s, suspend)
             info = await session.branch("/checkpoint", request, CheckpointInfo, timeout_s or timeouts.setup_s)
             return AsyncCheckpoint(info, self._steps.link, timeouts.control_s)
 
@@ -391,6 +430,14 @@ class AsyncEpisode(EpisodeInfo):
         """Return an episode with the options of this one that begins where the checkpoint was taken."""
         plan = self._context.plan.at_checkpoint(checkpoint.checkpoint_id, checkpoint.host)
         return AsyncEpisode(self._scheduler, plan)
+
+    async def _drop_origin(self, suspended: CheckpointHandle) -> None:
+        """Delete the checkpoint that this episode has resumed."""
+        control_s = self._scheduler.config.timeouts.control_s
+        try:
+            await AsyncCheckpoint(suspended.info, self._steps.link, control_s).delete()
+        except OSGymError as exc:
+            _LOG.warning("%r was resumed, and stays on its host until its time is over: %s", suspended, exc)
 
     def _take_lease(self, placement: Placement, total_ms: float) -> None:
         session = EpisodeSession(self._scheduler, placement, self.lease_ttl_s)

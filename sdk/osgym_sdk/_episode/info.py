@@ -61,7 +61,7 @@ class EpisodeContext:
         if self.recording is not None:
             self.recording.begin(self.trajectory, first, self.leased().placement.host.state)
 
-    def end_recording(self) -> None:
+    def end_recording(self, closed: TerminationReason = TerminationReason.CLOSED) -> None:
         """Tell the recorder how an episode ended that no batch plays."""
         if self.recording is None or not self.ends_recording:
             return
@@ -72,7 +72,7 @@ class EpisodeContext:
             trajectory.evaluation = trajectory.evaluation or zero
         scored = trajectory.evaluation is not None and trajectory.evaluation.loss is not None
         failure = None if lost is None or scored else Failure.of(lost)
-        reason = str(self.done or TerminationReason.CLOSED) if lost is None else termination_of(lost)
+        reason = str(self.done or closed) if lost is None else termination_of(lost)
         self.recording.end(trajectory, EpisodeOutcome.by_hand(trajectory.evaluation, failure, reason))
 
 

@@ -82,6 +82,7 @@ class Client:
     episode = calls(AsyncClient.episode, Episode)
     attach = calls(AsyncClient.attach, Episode)
     restore = waits(AsyncClient.restore, Episode)
+    resume = waits(AsyncClient.resume, Episode)
     checkpoints = waits(
         AsyncClient.checkpoints, lambda found, portal: [Checkpoint(one, portal) for one in found]
     )

@@ -65,6 +65,7 @@ class Episode(EpisodeInfo):
     detach = calls(AsyncEpisode.detach, same)
     fork = waits(AsyncEpisode.fork, lambda children, portal: [Episode(child, portal) for child in children])
     checkpoint = waits(AsyncEpisode.checkpoint, lambda made, portal: Checkpoint(made, portal))
+    suspend = waits(AsyncEpisode.suspend, lambda made, portal: Checkpoint(made, portal))
     execute = waits(AsyncEpisode.execute, same)
     read_file = waits(AsyncEpisode.read_file, same)
     write_file = waits(AsyncEpisode.write_file, same)

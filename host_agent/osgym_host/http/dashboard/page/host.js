@@ -6,7 +6,7 @@ import { counted, gib, per, usd } from "./figures.js";
 
 const EVERY_MS = 5000;
 const NUMBERS = new Set(["Left", "Kept free", "One desktop takes", "Room for"]);
-const PLANNED = new Set(["closed", "lease_expired", "made_way", "client_gone", "surplus", "shutdown", "host_restarted", "host_going"]);
+const PLANNED = new Set(["closed", "suspended", "lease_expired", "made_way", "client_gone", "surplus", "shutdown", "host_restarted", "host_going"]);
 const whole = (value) => (Number.isFinite(value) ? String(Math.max(0, Math.floor(value))) : "any");
 
 export class HostPage {

@@ -7,14 +7,15 @@ killed one left, the next start removes.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import errno
 import logging
 import os
 import secrets
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from osgym_host.programs import end_program, start_program
 from osgym_host.runtimes.base import BranchPoint, PointFailed, PointNotFound
@@ -27,6 +28,8 @@ from osgym_host.runtimes.local.criu.kept import KeptDumps
 from osgym_host.runtimes.local.replica import LocalReplica
 
 _log = logging.getLogger(__name__)
+
+T = TypeVar("T")
 
 COPY_S = 20.0
 AT_ONCE = 1
@@ -43,6 +46,7 @@ class LocalPoints:
         self._criu = InstalledCriu(lacking="the settings task_templates, warm_clones and branching are off")
         self._points: dict[str, Dumped] = {}
         self._turn = asyncio.Semaphore(AT_ONCE)
+        self._tasks: set[asyncio.Task[Any]] = set()
 
     @property
     def lacking(self) -> str:
@@ -68,12 +72,34 @@ class LocalPoints:
     ) -> BranchPoint:
         """Dump a replica, which runs on.
 
+        Cancelled, it is dumped nevertheless, and the point released then.
+
         Args:
             keep: Return when the dump is safe on the disk, where the next host agent finds it.
 
         Raises:
             PointFailed: The dump failed; when CRIU hung, the replica is killed.
         """
+        taking = self._spawn(self._take(replica, processes, keep=keep))
+        try:
+            return await asyncio.shield(taking)
+        except asyncio.CancelledError:
+            self._spawn(self._release_when_taken(taking))
+            raise
+
+    def _spawn(self, work: Coroutine[Any, Any, T]) -> asyncio.Task[T]:
+        task = asyncio.create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+        return task
+
+    async def _release_when_taken(self, taking: asyncio.Task[BranchPoint]) -> None:
+        with contextlib.suppress(PointFailed):
+            await self.release(await taking)
+
+    async def _take(
+        self, replica: LocalReplica, processes: Callable[[], set[int] | None], *, keep: bool
+    ) -> BranchPoint:
         point_id = f"p{secrets.token_hex(8)}"
         folder = self._folder / point_id
         async with self._turn:
@@ -84,10 +110,10 @@ class LocalPoints:
                 point = _point_of(point_id, replica, dumped, kept=keep)
                 if keep:
                     dumped = await asyncio.to_thread(self._kept.keep, point, dumped)
-            except BaseException as exc:
-                if isinstance(exc, DumpStuck | asyncio.CancelledError):
+            except Exception as exc:
+                if isinstance(exc, DumpStuck):
                     replica.kill()
-                await asyncio.shield(asyncio.to_thread(_remove_quietly, folder))
+                await asyncio.to_thread(_remove_quietly, folder)
                 if isinstance(exc, OSError):
                     raise PointFailed(str(exc), replica_id=replica.replica_id) from exc
                 raise
@@ -136,6 +162,8 @@ class LocalPoints:
 
     async def close(self) -> None:
         """Release the points that are not kept, after the last clone. Idempotent."""
+        while self._tasks:
+            await asyncio.wait(self._tasks)
         self._points.clear()
         await asyncio.to_thread(_remove_quietly, self._folder)
 
