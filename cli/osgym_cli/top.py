@@ -66,6 +66,7 @@ def top(hosts: list[HostClient], every_s: float, once: bool, as_json: bool, rows
       osgym host top --host http://10.0.0.5:20000,http://10.0.0.6:20000
       osgym host top --once --rows 5
 
+    A host that serves several golden images has a row for each, with its replicas and the clients that wait.
     AT REST is the number of replicas that are only paused, plus that of those with their memory in swap.
     Steps, their times and the share of frames that were not final (LATE) cover the last ten seconds that the
     host summed up. A host that does not answer has a row with the reason, and --once then exits with 1.
@@ -141,6 +142,8 @@ def page(looks: Sequence[HostLook], before: Mapping[str, HostLook], rows: int) -
         reverse=True,
     )
     shown: list[RenderableType] = [_hosts(looks), Text()]
+    if any(len(look.state.get("images", ())) > 1 for look in looks):
+        shown += [_images(looks), Text()]
     if rows and found:
         several = len(looks) > 1
         shown.append(_desktops(found[:rows], several))
@@ -212,6 +215,27 @@ def _host_row(look: HostLook) -> list[Text]:
         f"{load['disk_free_mib'] / 1024:.0f} GiB",
     ]
     return [name, state, *map(Text, figures)]
+
+
+def _images(looks: Sequence[HostLook]) -> Table:
+    """Return the golden images of hosts that serve several, with their replicas."""
+    table = Table(box=None, pad_edge=False)
+    for name in ("HOST", "IMAGE", "DIGEST"):
+        table.add_column(name, no_wrap=True)
+    for name in ("LEASED", "READY", "WARM WANTED", "WAITING"):
+        table.add_column(name, justify="right", no_wrap=True)
+    for look in looks:
+        images = look.state.get("images", ())
+        for image in images if len(images) > 1 else ():
+            names = (look.state["host_id"], image["flavor"], image["digest"][:12])
+            counts = (
+                image["leased"],
+                f"{image['ready']}+{image['starting']}",
+                image["warm"],
+                image["waiting"],
+            )
+            table.add_row(*(_text(str(cell)) for cell in (*names, *counts)))
+    return table
 
 
 def _desktops(found: Sequence[tuple[float | None, HostLook, Mapping[str, Any]]], several: bool) -> Table:

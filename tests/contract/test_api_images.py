@@ -83,6 +83,20 @@ async def test_each_image_has_warm_replicas_and_demand_moves_them(tmp_path: Path
         await until(lambda: ready() == {SMALL: 1, FULL: 5})
 
 
+async def test_state_rows_and_metrics_name_the_image(two: Service) -> None:
+    """What is leased, ready and wanted of each, for people and for Prometheus."""
+    await until(lambda: all(view.ready == 1 for view in two.agent.pool.views().values()))
+    episode = await two.create(image="full")
+    rows = (await two.http.get("/v1/replicas")).json()
+    leased = [row["image"] for row in rows if row["episode_id"] == episode["episode_id"]]
+    assert leased == ["full"] and {row["image"] for row in rows} == {"small", "full"}
+    text = (await two.http.get("/metrics")).text
+    names = f'digest="{FULL[:16]}",image="full"'
+    assert f'osgym_image_replicas{{{names},state="leased"}} 1.0' in text
+    assert f"osgym_image_waiting_clients{{{names}}} 0.0" in text
+    assert f"osgym_image_warm_target{{{names}}}" in text
+
+
 async def test_idle_replicas_of_another_image_give_way(two: Service) -> None:
     """Four replicas at most: the fourth lease of an image takes the place of an idle one of the other."""
     episodes = await asyncio.gather(*(two.create(image="full", wait_s=20) for _ in range(4)))

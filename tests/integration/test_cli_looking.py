@@ -19,9 +19,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.support.fake_runtime import TASK, Served
+from tests.support.fake_runtime import TASK, FakeImage, Served
 from tests.support.host_process import OSGYM, osgym
 
+from osgym_host.runtimes.kind import ImageRef
 from osgym_sdk import Client
 
 HOSTILE = "a\x1b[2J[bold]"
@@ -98,6 +99,20 @@ def test_top_once_shows_hosts_and_desktops(served: Served) -> None:
     assert "\x1b" not in alone.stdout and "\\x1b[2J[bold]" in alone.stdout
     assert both.returncode == 1 and "127.0.0.1:9" in both.stdout and "failed" in both.stdout
     assert raw[0]["state"]["capacity"]["leased"] == 1
+
+
+def test_top_shows_the_images_of_a_host(tmp_path: Path) -> None:
+    """A row for each, where a host serves several."""
+    more = [ImageRef(FakeImage("f" * 64), "full")]
+    with (
+        Served(tmp_path, more_images=more, warm=2) as two,
+        Client(two.urls[0]) as client,
+        client.episode(image="full"),
+    ):
+        shown = osgym("host", "top", "--once", COLUMNS="200", OSGYM_HOSTS=two.urls[0]).stdout
+    (row,) = [line.split() for line in shown.splitlines() if "f" * 12 in line]
+    assert row[1:4] == ["full", "f" * 12, "1"]
+    assert "0" * 12 in shown
 
 
 def test_top_refreshes_in_a_terminal(served: Served) -> None:

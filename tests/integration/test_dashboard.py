@@ -96,6 +96,7 @@ async def test_a_host_says_what_it_admits_what_failed_and_what_episodes_gave(
     rows = await page.run("document.querySelector('.room').innerText")
     assert all(name in rows for name in ("Desktops", "RAM", "CPU", "Disk", "GiB", "cores"))
     assert "Room for" in await page.run("document.querySelector('main').innerText")
+    assert "small" in await page.run("document.querySelector('.images tbody').innerText")
     await page.until("/closed\\s+\\d/.test(document.querySelector('.parts-of-host').innerText)")
     await page.until("document.querySelector('.parts-of-host').innerText.includes('Accepted')")
     assert await page.run(NO_SCROLL)

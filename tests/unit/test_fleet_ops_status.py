@@ -24,7 +24,7 @@ from tests.support.fake_v1_host import FakeV1Host, Running, garbage, never, serv
 from tests.support.fleet_files import TOKEN, Authority, authority, write_fleet
 
 from osgym_infra.cli.fleet import fleet as command
-from osgym_protocol.host_api import HostCapacity, HostState, Notice
+from osgym_protocol.host_api import HostCapacity, HostState, Notice, ServedImage
 
 ENTERED = '{"schema_version": 1, "hosts": [{"id": "a", "url": "http://x", "ssh": %s}]}'
 
@@ -97,9 +97,14 @@ def test_all_hosts_are_shown_and_all_is_well(
 ) -> None:
     """Replicas, notices and what differs from fleet.json; a host that drains is no failure."""
     going = Host(draining=True, notice=Notice("preempted", time.time() + 90))
+    served = (
+        ServedImage("0" * 64, "small", 2, 1, 0, 0, 2),
+        ServedImage("f" * 64, "full", 0, 1, 0, 3, 2),
+    )
     rows = [
         start(stack, ca, "a", Host()),
         start(stack, ca, "b", going, image_digest="f" * 64),
+        start(stack, ca, "d", Host(images=served)),
         start(stack, ca, "c", Host(), server_name="fleet.internal", names=("fleet.internal",)),
     ]
     path = str(write_fleet(tmp_path / "fleet.json", rows, ca.pem))
@@ -111,9 +116,10 @@ def test_all_hosts_are_shown_and_all_is_well(
     assert "preempted, " in lines["b"]
     assert "image is not ffffffffffff" in lines["b"]
     assert "serving" in lines["c"]
+    assert "00000000 +1" in lines["d"] and "clients wait for full" in lines["d"]
     found = json.loads(run("status", "--fleet", path, "--json").stdout)
-    assert (found["well"], found["failed"]) == (3, 0)
-    assert [host["state"] for host in found["hosts"]] == ["serving", "draining", "serving"]
+    assert (found["well"], found["failed"]) == (4, 0)
+    assert [host["state"] for host in found["hosts"]] == ["serving", "draining", "serving", "serving"]
     assert found["hosts"][0]["agent"]["capacity"]["ready"] == 4
 
 

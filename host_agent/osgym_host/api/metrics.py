@@ -57,6 +57,7 @@ class HostCollector(Collector):
             gauge = GaugeMetricFamily(name, text)
             gauge.add_metric([], value)
             yield gauge
+        yield from _of_images(host)
         yield from self._why(host)
         pressure = GaugeMetricFamily(
             "osgym_lease_pressure_percent",
@@ -82,6 +83,27 @@ class HostCollector(Collector):
         if host.notice is not None:
             notice.add_metric([host.notice.kind], 1.0)
         yield notice
+
+
+def _of_images(host: HostState) -> Iterator[Metric]:
+    """Yield replicas and waiting clients by golden image."""
+    labels = ["image", "digest"]
+    replicas = GaugeMetricFamily(
+        "osgym_image_replicas", "Replicas by golden image and state.", labels=[*labels, "state"]
+    )
+    waiting = GaugeMetricFamily(
+        "osgym_image_waiting_clients", "Clients by the image they ask for.", labels=labels
+    )
+    warm = GaugeMetricFamily("osgym_image_warm_target", "Ready replicas that are aimed at.", labels=labels)
+    for image in host.images:
+        named = [image.flavor, image.digest[:16]]
+        for state, count in (("starting", image.starting), ("ready", image.ready), ("leased", image.leased)):
+            replicas.add_metric([*named, state], count)
+        waiting.add_metric(named, image.waiting)
+        warm.add_metric(named, image.warm)
+    yield replicas
+    yield waiting
+    yield warm
 
 
 def make_router(registry: CollectorRegistry) -> APIRouter:

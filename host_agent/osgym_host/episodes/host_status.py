@@ -176,6 +176,7 @@ class HostStatus:
     def replicas(self) -> list[dict[str, Any]]:
         """Return one object for each replica that is not gone."""
         held = {episode.replica.replica_id: episode for episode in self._episodes.active()}
+        flavors = {image.digest: image.flavor for image in self.identity.images}
         now = time.monotonic()
         rows = []
         for manager in self._pool.replicas.managers():
@@ -185,6 +186,7 @@ class HostStatus:
                     "replica_id": manager.replica_id,
                     "generation": manager.generation,
                     "state": manager.state.value,
+                    "image": flavors.get(manager.spec.image.digest),
                     "reason": manager.reason.value if manager.reason is not None else None,
                     "episode_id": episode.episode_id if episode is not None else None,
                     "task_id": episode.task_id if episode is not None else None,

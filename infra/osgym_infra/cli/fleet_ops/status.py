@@ -131,8 +131,14 @@ def cells(state: HostState, notes: Sequence[str]) -> tuple[str, ...]:
     return (
         word(state), str(capacity.ready), str(capacity.leased), str(capacity.waiting),
         str(capacity.max_replicas), _gib(load.ram_available_mib), disk, f"{load.load1:.1f}",
-        state.version, state.image.digest.removeprefix("sha256:")[:12], "; ".join(notes),
+        state.version, _images(state), "; ".join(notes),
     )  # fmt: skip
+
+
+def _images(state: HostState) -> str:
+    """Return the default image, and how many other ones the host serves."""
+    others = len(state.images) - 1
+    return state.image.digest.removeprefix("sha256:")[:12] + (f" +{others}" if others > 0 else "")
 
 
 def notes_of(host: ManagedHost, state: HostState) -> list[str]:
@@ -145,7 +151,10 @@ def notes_of(host: ManagedHost, state: HostState) -> list[str]:
     digest = state.image.digest.removeprefix("sha256:")
     if host.image_digest and digest != host.image_digest:
         found.append(f"image is not {host.image_digest[:12]} of fleet.json")
-    if state.capacity.waiting and not state.capacity.ready:
+    lacking = [image.flavor for image in state.images if image.waiting and not image.ready]
+    if len(state.images) > 1 and lacking:
+        found.append(f"clients wait for {', '.join(lacking)}")
+    elif state.capacity.waiting and not state.capacity.ready:
         found.append("clients wait")
     load = state.load
     if load.ram_total_mib > 0 and load.ram_available_mib < LOW_RAM * load.ram_total_mib:

@@ -13,6 +13,7 @@ export class HostPage {
   constructor(main) {
     this.limit = make("p");
     this.room = make("tbody");
+    this.images = make("div");
     this.ended = make("div");
     this.lost = make("div");
     this.cost = make("div");
@@ -20,7 +21,7 @@ export class HostPage {
     const part = (title, element) => make("section", {}, make("h2", {}, title), element);
     main.append(make("h1", {}, "This host"), this.limit,
       make("div", { class: "scroll" }, make("table", { class: "room" }, make("thead", {}, make("tr", {}, ...head)), this.room)),
-      make("div", { class: "parts-of-host" }, part("Why desktops ended", this.ended), part("Episodes without a reward, by cause", this.lost), part("What episodes cost, last hour", this.cost)));
+      make("div", { class: "parts-of-host" }, part("Golden images", this.images), part("Why desktops ended", this.ended), part("Episodes without a reward, by cause", this.lost), part("What episodes cost, last hour", this.cost)));
     this.timer = setInterval(() => this.load(), EVERY_MS);
     this.load();
   }
@@ -42,6 +43,7 @@ export class HostPage {
 
   show({ host, pool, samples, usdPerHour, everyS, retired }) {
     this.showRoom(host, pool);
+    this.images.replaceChildren(imageTable(host.images ?? []));
     this.ended.replaceChildren(tally(retired ?? {}, (why) => (PLANNED.has(why) ? "" : "bad"), "None has ended yet."));
     const now = { samples, usdPerHour, everyS };
     const price = (which) => (usdPerHour == null ? `${counted(which, samples)}` : `${counted(which, samples)}, USD ${usd(per(which, now))} each`);
@@ -85,6 +87,15 @@ function meter(share, kept) {
   return draw("svg", { class: "meter", viewBox: "0 0 100 8", preserveAspectRatio: "none", "aria-hidden": "true" },
     draw("rect", { width: 100, height: 8, class: "ground" }), draw("rect", { x: 100 - wide(kept), width: wide(kept), height: 8, class: "kept" }),
     draw("rect", { width: wide(share), height: 8 }));
+}
+
+/** Each golden image with its replicas, and the clients that wait for one. */
+function imageTable(images) {
+  const names = ["Image", "Leased", "Ready", "Warm wanted", "Waiting"];
+  const cell = (value, index) => make("td", { class: index ? "number" : "", title: index ? null : value }, shown(String(value)));
+  return make("table", { class: "images" }, make("thead", {}, make("tr", {}, ...names.map((name, index) => make("th", { scope: "col", class: index ? "number" : "" }, name)))),
+    make("tbody", {}, ...images.map((image) => make("tr", {}, ...[
+      `${image.flavor} ${image.digest.slice(0, 12)}`, image.leased, `${image.ready}${image.starting ? ` + ${image.starting}` : ""}`, image.warm, image.waiting].map(cell)))));
 }
 
 function tally(counts, tone, none) {

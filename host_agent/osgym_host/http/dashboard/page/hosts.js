@@ -24,7 +24,7 @@ export const FLEET_FIGURES = [
   ["USD accepted / scored", (now) => usd(per("accepted", now)), (now) => ` / ${usd(per("scored", now))}`, (s) => s.accepted ?? 0, ACCEPTED],
 ];
 
-const NUMBERS = new Set(["Leased", "Ready", "At rest", "Waiting", "Steps/s", "Step p50 / p95", "Not final", "Load", "RAM free", "Disk free", "USD/h"]);
+const NUMBERS = new Set(["Leased", "Ready", "By image", "At rest", "Waiting", "Steps/s", "Step p50 / p95", "Not final", "Load", "RAM free", "Disk free", "USD/h"]);
 
 export class Hosts {
   constructor(main) {
@@ -64,10 +64,11 @@ function hostRow(host) {
   return { text, cells: () => [make("td", {}, badge(host.phase)), link, ...values.map((value) => make("td", { class: "number" }, value))] };
 }
 
-function figuresOf(host, { capacity, load }, last) {
+function figuresOf(host, { capacity, load, images = [] }, last) {
   return [
     `${capacity.leased} / ${capacity.max_replicas}`,
     `${capacity.ready}${capacity.starting ? ` + ${capacity.starting}` : ""}`,
+    images.map((image) => `${shown(image.flavor)} ${image.leased} + ${image.ready}`).join(", "),
     atRest(capacity),
     String(capacity.waiting),
     number(last?.steps_per_s),
