@@ -26,6 +26,7 @@ pytestmark = [
 SETTINGS = ("branching=on",)
 TEXT = "never saved"
 OPEN_EDITOR = "setsid mousepad >/dev/null 2>&1 </dev/null &"
+PAGE = """<title>page</title><textarea autofocus oninput="document.title = 'page ' + value"></textarea>"""
 SANDBOXED = """
 import ctypes, struct, time
 libc = ctypes.CDLL(None)
@@ -79,6 +80,11 @@ def assert_same_picture(one: Frame, other: Frame) -> None:
     assert box is None or box[1] >= one.image.height - PANEL_PX, f"the frames differ in {box}"
 
 
+def shows(episode: Episode, title: str) -> None:
+    """Wait for a window with this in its title."""
+    wait_until(lambda: any(title in w.title for w in episode.windows()), 60, f"a window {title}")
+
+
 def kept_of(host: HostProcess) -> set[str]:
     """Names of the dumps that a host agent keeps on its disk."""
     folder = host.data_dir / "checkpoints-local"
@@ -129,6 +135,36 @@ def test_a_program_with_a_sandbox_of_its_own_is_refused_by_name(host: HostProces
         except BranchFailed as error:
             skip_without_rights(error)
         child.close()
+
+
+@pytest.mark.full_image
+def test_a_browser_forks_without_a_sandbox_of_its_own(tmp_path: Path) -> None:
+    """With its sandbox it is refused; without, the child has the page with what was typed into it."""
+    name = f"lweb-{os.getpid()}"
+    with (
+        running_host(name, log_dir=tmp_path, warm=1, settings=SETTINGS, image="full") as host,
+        Client(host.url) as client,
+    ):
+        for option in ("", "--no-sandbox"):
+            with client.episode(wait_s=60, lease_ttl_s=300) as parent:
+                parent.write_file("~/page.html", PAGE)
+                parent.execute(f"setsid google-chrome {option} ~/page.html >/dev/null 2>&1 </dev/null &")
+                shows(parent, "page")
+                parent.step({"op": "type", "text": TEXT}, settle="certain")
+                before = parent.observe()
+                if not option:
+                    with pytest.raises(BranchFailed, match="'chrome' has its own sandbox"):
+                        parent.fork(1)
+                    continue
+                try:
+                    (child,) = parent.fork(1, wait_s=60)
+                except BranchFailed as error:
+                    skip_without_rights(error)
+                assert_same_picture(before, child.observe())
+                child.step({"op": "type", "text": "!"})
+                shows(child, f"page {TEXT}!")
+                assert not any("!" in w.title for w in parent.windows())
+                child.close()
 
 
 def test_a_checkpoint_outlives_a_killed_host_agent(small_image: Image, tmp_path: Path) -> None:

@@ -161,3 +161,30 @@ def test_the_pause_is_what_criu_measured(tmp_path: Path) -> None:
     write(tmp_path / "stats-dump", images.encode([(1, 0, 7)]))
     with pytest.raises(images.ImageMalformed):
         images.pause_ms(tmp_path)
+
+
+@given(FIELDS)
+def test_open_files_in_proc_of_threads_become_those_of_first_threads(
+    tmp_path_factory: pytest.TempPathFactory, others: list[images.Field]
+) -> None:
+    """Threads do not exist yet when CRIU opens files; nothing else of the list of files is changed."""
+    folder = tmp_path_factory.mktemp("files")
+    others = [field for field in others if field[0] != 3]
+    names = {
+        b"proc/127/task/139/schedstat": b"proc/127/task/127/schedstat",
+        b"proc/127/task/139/syscall": b"proc/127/task/127/syscall",
+        b"proc/127/task/139/comm": b"proc/127/task/139/comm",
+        b"home/proc/1/task/2/syscall": b"home/proc/1/task/2/syscall",
+    }
+
+    def entries(of_names: list[bytes]) -> bytes:
+        messages = [images.encode([*others, (3, 2, images.encode([(1, 0, 7), (6, 2, n)]))]) for n in of_names]
+        return HEAD + b"".join(struct.pack("<I", len(m)) + m for m in messages)
+
+    path = folder / "files.img"
+    path.write_bytes(entries(list(names)))
+    images.follow_first_threads(folder)
+    assert path.read_bytes() == entries(list(names.values()))
+    path.write_bytes(path.read_bytes()[:-1])
+    with pytest.raises(images.ImageMalformed):
+        images.follow_first_threads(folder)

@@ -14,6 +14,7 @@ from osgym_host.programs import end_program, start_program
 from osgym_host.runtimes.base import PointFailed
 from osgym_host.runtimes.local.criu import images, layer
 from osgym_host.runtimes.local.criu.commands import Outside, console_name, copy_script, dump_argv, error_in
+from osgym_host.runtimes.local.criu.installed import lacking_right
 from osgym_host.runtimes.local.replica import LocalReplica
 
 DUMP_S = 20.0
@@ -168,7 +169,8 @@ async def _run(criu: str, replica: LocalReplica, outside: Outside, folder: Path)
         await asyncio.shield(end_program(process))
     if process.returncode != 0:
         text = error_in(await asyncio.to_thread(_log, folder)) or said.decode("utf-8", "replace")[-400:]
-        raise PointFailed(f"criu dump: {text.strip()}", replica_id=replica.replica_id)
+        why = lacking_right() if "rlimit" in text else ""
+        raise PointFailed(f"criu dump: {text.strip()} {why}".strip(), replica_id=replica.replica_id)
 
 
 def _log(folder: Path) -> str:
@@ -184,6 +186,7 @@ def _prepare(replica: LocalReplica, outside: Outside, folder: Path) -> Dumped:
     pause_ms = images.pause_ms(folder / "images")
     images.renumber_ids(folder / "images", 0)
     images.drop_inherited(folder / "images")
+    images.follow_first_threads(folder / "images")
     for path in (folder / "images").iterdir():
         path.chmod(0o644)  # a clone's CRIU reads them with the clone's ids; the folder above is closed
     return Dumped(

@@ -1,12 +1,14 @@
 """Changes to CRIU's image of a replica, so that it is restored without the host's rights. Blocking.
 
 An image is a folder of files: two magic numbers and messages of protobuf, each after its length. Changed are
-things that CRIU could only restore as the host's root:
+things that CRIU could not restore, or only as the host's root:
 
 - **ids.** The image says which ids of the host the replica had. A clone has others; it is restored in an
   outer user namespace that numbers them from 0.
 - **the system call filter.** CRIU itself runs under the same filter, so all that it makes has it from the
   first instruction on. A replica with further filters (a browser's sandbox) is not dumped.
+- **files in /proc of threads.** CRIU opens files before it makes threads. The guest agent follows threads of
+  the last action by such files, which it closes with the next action; they become those of first threads.
 - **control groups.** CRIU is in the clone's already, and so is all that it makes.
 
 Standard library only.
@@ -14,12 +16,14 @@ Standard library only.
 
 from __future__ import annotations
 
+import re
 import struct
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 _HEAD = struct.Struct("<III")
 """Two magic numbers, and the length of the only message."""
+_LENGTH = struct.Struct("<I")
 _VARINT, _FIXED64, _BYTES, _FIXED32 = 0, 1, 2, 5
 _LOWER_FIRST = 2
 """`userns_entry`: fields 1 and 2 are maps of extents (first, lower_first, count)."""
@@ -28,6 +32,10 @@ _OF_DUMP, _FREEZING_US, _FROZEN_US = 1, 1, 2
 _TASK, _THREAD = 3, 5
 _DROPPED = {_TASK: frozenset({9, 11, 12}), _THREAD: frozenset({11, 12, 16})}
 """Mode and filter of seccomp, and the set of control groups, in both parts of `core_entry`."""
+
+_REGULAR, _NAME = 3, 6
+"""`file_entry`: an ordinary file, and in it the path."""
+_OF_THREAD = re.compile(rb"\A(/?proc/)([0-9]+)/task/[0-9]+(/(?:schedstat|syscall))\Z")
 
 Field = tuple[int, int, int | bytes]
 """Number, wire type and value of a protobuf field."""
@@ -94,6 +102,45 @@ def _without_inherited(of_core: Iterable[Field]) -> Iterator[Field]:
         if number in _DROPPED and isinstance(value, bytes):
             kept = [field for field in fields(value) if field[0] not in _DROPPED[number]]
             yield number, kind, encode(kept)
+        else:
+            yield number, kind, value
+
+
+def follow_first_threads(folder: Path) -> None:
+    """Let open files in /proc of threads be those of the first thread of their process.
+
+    Raises:
+        ImageMalformed: The file is not what it should be.
+        OSError: It cannot be read or written.
+    """
+    path = folder / "files.img"
+    data = path.read_bytes()
+    changed, at = bytearray(data[: _HEAD.size - _LENGTH.size]), _HEAD.size - _LENGTH.size
+    while at < len(data):
+        if at + _LENGTH.size > len(data):
+            raise ImageMalformed(f"{path.name} is cut short")
+        (length,) = _LENGTH.unpack_from(data, at)
+        at += _LENGTH.size
+        if at + length > len(data):
+            raise ImageMalformed(f"{path.name} is cut short")
+        message = encode(_of_first_thread(fields(data[at : at + length])))
+        changed += _LENGTH.pack(len(message)) + message
+        at += length
+    path.write_bytes(changed)
+
+
+def _of_first_thread(of_file: Iterable[Field]) -> Iterator[Field]:
+    for number, kind, value in of_file:
+        if number == _REGULAR and isinstance(value, bytes):
+            yield number, kind, encode(_renamed(fields(value)))
+        else:
+            yield number, kind, value
+
+
+def _renamed(of_regular: Iterable[Field]) -> Iterator[Field]:
+    for number, kind, value in of_regular:
+        if number == _NAME and isinstance(value, bytes):
+            yield number, kind, _OF_THREAD.sub(rb"\g<1>\g<2>/task/\g<2>\g<3>", value)
         else:
             yield number, kind, value
 
