@@ -554,15 +554,15 @@ void og_procs_follow_threads(og_procs *p, uint64_t now) {
 
 /* ---- at work now? ---- */
 
-static bool stat_says_busy(int pid, int tid) {
+static char state_of(int pid, int tid) {
     char path[80], text[512];
     snprintf(path, sizeof path, "/proc/%d/task/%d/stat", pid, tid);
-    if (read_path(path, text, sizeof text) <= 0) return false;
+    if (read_path(path, text, sizeof text) <= 0) return 0;
     const char *close_paren = strrchr(text, ')');
-    return close_paren && close_paren[1] == ' ' && (close_paren[2] == 'R' || close_paren[2] == 'D');
+    return close_paren && close_paren[1] == ' ' ? close_paren[2] : 0;
 }
 
-/* A wait in one of these is never a wait for the disk. */
+/* A wait in one of these is never a wait for the disk, unless a page that the call needs is in swap. */
 static bool is_sleep(long nr) {
     switch (nr) {
 #ifdef SYS_poll
@@ -584,10 +584,10 @@ static bool is_sleep(long nr) {
 static bool thread_is_busy(int pid, int tid) {
     char path[80], text[256];
     snprintf(path, sizeof path, "/proc/%d/task/%d/syscall", pid, tid);
-    if (read_path(path, text, sizeof text) <= 0) return stat_says_busy(pid, tid);
-    if (text[0] == 'r') return true;
-    if (is_sleep(strtol(text, NULL, 10))) return false;
-    return stat_says_busy(pid, tid);
+    bool known = read_path(path, text, sizeof text) > 0;
+    if (known && text[0] == 'r') return true;
+    char state = state_of(pid, tid);
+    return state == 'D' || (state == 'R' && !(known && is_sleep(strtol(text, NULL, 10))));
 }
 
 static bool any_thread_is_busy(int pid) {
