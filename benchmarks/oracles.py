@@ -10,6 +10,7 @@ from typing import Any
 from osgym_host.tasks.shipped import ShippedTask, Step, load_shipped, next_actions
 from osgym_protocol.targets import has_targets, reaching
 from osgym_tasks import FAMILIES, LEVELS
+from osgym_tasks.pieces import without_last_wait
 
 LONG = range(10, 26)
 """Number of steps of a real task, as in the OSGym paper: 10 to 25."""
@@ -94,7 +95,10 @@ def family_tasks(flavor: str, levels: Iterable[int], certain: bool = False) -> l
             continue
         for level in levels:
             instance = family.make(seed=level, level=level)
-            oracle = tuple(_step(actions, certain) for actions in instance.ways.oracle)
+            oracle = tuple(
+                _step(without_last_wait(actions) if certain else actions, certain)
+                for actions in instance.ways.oracle
+            )
             task = reaching(instance.task) if has_targets(oracle) else instance.task
             apps = tuple(task["osgym"]["apps"])
             found.append(ShippedTask(instance.name, task, task["osgym"]["flavor"], apps, oracle, ()))

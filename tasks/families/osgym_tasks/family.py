@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from osgym_tasks import kept
+from osgym_tasks.pieces import without_last_wait
 from osgym_tasks.variation import checked, varied
 
 LEVELS = (1, 2, 3, 4, 5)
@@ -132,7 +133,7 @@ class Instance:
 
 
 def _certain(steps: Steps) -> list[dict[str, Any]]:
-    return [{"actions": step, "settle": "certain"} for step in steps]
+    return [{"actions": without_last_wait(step), "settle": "certain"} for step in steps]
 
 
 @dataclass(frozen=True, slots=True)

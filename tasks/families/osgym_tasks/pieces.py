@@ -49,6 +49,14 @@ def launch(window: str, *argv: str, wait_s: int = 30) -> list[dict[str, Any]]:
     ]
 
 
+def without_last_wait(actions: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Return a step without the pause at its end, for a policy that waits for final screens anyway."""
+    kept = list(actions)
+    while len(kept) > 1 and kept[-1]["op"] == "wait":
+        kept.pop()
+    return kept
+
+
 def place(window_class: str, x_px: int, y_px: int, width_px: int, height_px: int) -> list[dict[str, Any]]:
     """Move the window of a class (`name.Class`, as `wmctrl -lx` shows it), and make it the active one."""
     box = f"0,{x_px},{y_px},{width_px},{height_px}"

@@ -15,7 +15,7 @@ from typing import Any, Literal
 
 from osgym_sdk import AsyncClient, ReachFailed, Recorder, Result
 from osgym_tasks.family import Instance, Steps
-from osgym_tasks.pieces import execute
+from osgym_tasks.pieces import execute, without_last_wait
 from osgym_tasks.record import ORACLE, Outcome
 from osgym_tasks.targets import TargetMissing, has_targets, placed_on, reaching
 
@@ -30,7 +30,8 @@ class Trial:
 
     Attributes:
         spoil: Shell command at the end of the set-up; none if it is empty.
-        patient: Each step acts on the final screen of the one before.
+        patient: Each step acts on the final screen of the one before. Pauses at the end of steps are left
+            out then.
     """
 
     instance: Instance
@@ -88,7 +89,7 @@ def in_turns(instances: Sequence[Instance], together: int) -> list[Trial]:
 
 class _Actor:
     def __init__(self, trial: Trial) -> None:
-        self._steps = trial.steps
+        self._steps = [without_last_wait(step) for step in trial.steps] if trial.patient else trial.steps
         self._patient = trial.patient
 
     async def act(self, obs: Any, task: Any, step: int) -> list[dict[str, Any]] | None:
