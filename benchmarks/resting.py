@@ -16,6 +16,7 @@ import argparse
 import asyncio
 import io
 import json
+import os
 import random
 import time
 from collections import Counter
@@ -171,20 +172,24 @@ async def curve(desktops: Desktops, points: list[int]) -> list[dict[str, Any]]:
         grow_s = await desktops.grow(count)
         lost_mib = await desktops.rest()
         chosen = random.sample(desktops.episodes, min(SAMPLE, count))
+        cpu_before = busy_cpu_s()
         steps = await desktops.wakes(chosen)
+        await desktops.rest()
+        cpu_ms = 1000 * (busy_cpu_s() - cpu_before) / len(chosen)
         resets = await desktops.resets(min(SAMPLE, count))
         swap = read_swap()
         row = {
             "replicas": count, "lost_mib": lost_mib, "each_mib": lost_mib / count, "grow_s": grow_s,
             "swapped_mib": swap.total_mib - swap.free_mib, "swap_ratio": swap.ratio,
-            "resets_per_min": resets, **steps,
+            "wake_cpu_ms": cpu_ms, "resets_per_min": resets, **steps,
         }  # fmt: skip
         rows.append(row)
         print(
             f"  {count:5d} desktops  {row['each_mib']:6.1f} MiB each  step that wakes "
             f"{quantile(steps['wake_ms'], 0.5):5.0f} ms (p95 {quantile(steps['wake_ms'], 0.95):.0f})  awake "
             f"{quantile(steps['awake_ms'], 0.5):5.0f} ms (p95 {quantile(steps['awake_ms'], 0.95):.0f})  "
-            f"{resets:5.0f} resets/min  grown in {grow_s:.0f} s",
+            f"{cpu_ms:4.0f} ms of CPU for both and the rest  {resets:5.0f} resets/min  "
+            f"grown in {grow_s:.0f} s",
             flush=True,
         )
     return rows
@@ -212,8 +217,7 @@ async def work(desktops: Desktops, count: int, think_s: float, minutes: float) -
     before = await desktops.replicas()
     idle = {e.episode_id for e in desktops.episodes[count:]}
     pids = [row["pid"] for row in before if row["episode_id"] in idle]
-    busy = [row["pid"] for row in before if row["episode_id"] is not None and row["pid"] not in pids]
-    cpu_before, began, kills = (cpu_s(pids), cpu_s(busy)), time.monotonic(), oom_kills()
+    cpu_before, began, kills = (cpu_s(pids), busy_cpu_s()), time.monotonic(), oom_kills()
 
     async def policy(episode: AsyncEpisode) -> None:
         kind = "open"
@@ -251,7 +255,7 @@ async def work(desktops: Desktops, count: int, think_s: float, minutes: float) -
         "steps_per_s": len(rows) / passed_s, "latency": summary(latencies),
         "p99_ms": quantile(latencies, 0.99), "resting": len(pids),
         "resting_cpu": (cpu_s(pids) - cpu_before[0]) / passed_s,
-        "worked_cpu": None if gone else (cpu_s(busy) - cpu_before[1]) / passed_s,
+        "whole_cpu": (busy_cpu_s() - cpu_before[1]) / passed_s,
         "oom_kills": oom_kills() - kills,
         "samples": samples, "at_s": [at for at, _ in rows], "step_ms": latencies,
     }  # fmt: skip
@@ -259,8 +263,8 @@ async def work(desktops: Desktops, count: int, think_s: float, minutes: float) -
         f"  {count} worked for {passed_s / 60:.1f} min: {found['steps_per_s']:.1f} steps/s, p50 "
         f"{found['latency']['median']:.0f} ms, p95 {found['latency']['p95']:.0f} ms, "
         f"p99 {found['p99_ms']:.0f} ms; {len(gone)} lost\n  CPU, cores: "
-        f"{found['resting_cpu']:.4f} by {len(pids)} that rested, {found['worked_cpu']} by those that worked; "
-        f"{found['oom_kills']} killed by the kernel",
+        f"{found['resting_cpu']:.4f} by {len(pids)} that rested, {found['whole_cpu']:.2f} by the whole "
+        f"machine; {found['oom_kills']} killed by the kernel",
         flush=True,
     )
     return found
@@ -275,6 +279,12 @@ def cpu_s(pids: list[int]) -> float:
         path = Path(f"/proc/{pid}/cgroup").read_text().rsplit("0::/", 1)[1].strip()
         whole += int((top / path / "cpu.stat").read_text().split()[1]) / 1e6
     return whole
+
+
+def busy_cpu_s() -> float:
+    """Return the CPU time that this machine has used, for whatever it did."""
+    user, nice, system, _, _, irq, softirq, *_ = map(int, Path("/proc/stat").read_text().split()[1:10])
+    return (user + nice + system + irq + softirq) / os.sysconf("SC_CLK_TCK")
 
 
 def oom_kills() -> int:
