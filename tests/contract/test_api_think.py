@@ -127,3 +127,21 @@ async def test_charges_of_steps_are_checked(paused: Service) -> None:
     for think_s in (-1, 3601):
         assert error(await paused.step(episode, 1, "click(3, 5)", think_s=think_s))[1] == "bad_request"
     record(await paused.step(episode, 1, "click(3, 5)"))
+
+
+async def test_a_person_acts_on_a_desktop_that_stands_still(paused: Service) -> None:
+    """It goes on for the action, and stands still again, with one hold for each."""
+    episode = await paused.create(think="paused")
+    desktop = paused.guest_of(episode)
+    manager = paused.agent.episodes.find(episode["episode_id"]).replica.manager
+    assert manager is not None
+    await until(lambda: stands(paused, desktop))
+    hold = manager.hold
+    assert hold is not None
+    for seq in (1, 2):
+        body = {"session": "s", "seq": seq, "actions": ["click(3, 5)"]}
+        answer = await paused.http.post(f"/v1/replicas/{episode['replica_id']}/intervene", json=body)
+        assert answer.status_code == 200
+        await until(lambda: stands(paused, desktop))
+        assert manager.hold == hold + seq
+    assert desktop.agent.charges == [0.0, 0.0]

@@ -246,10 +246,9 @@ class HostEpisode:
                 except BadAction as error:
                     raise _refused(error) from error
                 self._charge(request.think_s)
-            async with self.replica.awake():
-                return await self._send(
-                    request.settle or self.terms.settle, request.observe or self.terms.observe, before
-                )
+            return await self._send(
+                request.settle or self.terms.settle, request.observe or self.terms.observe, before
+            )
 
     async def check_think(self) -> None:
         """Check that the desktop can stand still while its policy thinks, if the episode's terms say so.
@@ -323,8 +322,9 @@ class HostEpisode:
         observe: ObserveOptions | None,
         before: EpisodeProgress | None = None,
     ) -> StepResult:
-        began = time.perf_counter()
-        frame = await StepSender(self.replica, self.steps).send(settle, observe, before)
+        async with self.replica.awake():
+            began = time.perf_counter()
+            frame = await StepSender(self.replica, self.steps).send(settle, observe, before)
         step = self.steps.progress
         if frame.observation.frame.screen != self.terms.screen:
             self._resized(frame)
