@@ -145,3 +145,34 @@ async def test_a_person_acts_on_a_desktop_that_stands_still(paused: Service) -> 
         await until(lambda: stands(paused, desktop))
         assert manager.hold == hold + seq
     assert desktop.agent.charges == [0.0, 0.0]
+
+
+async def test_branches_stand_still_too(paused: Service) -> None:
+    """A desktop goes on to be branched; it, a child and a restored one stand still between steps."""
+    episode = await paused.create(task=TASK, think="paused")
+    record(await paused.step(episode, 1, "click(3, 5)"))
+    path, lease = f"/v1/episodes/{episode['episode_id']}", {"lease": episode["lease"]}
+    fork = await paused.http.post(f"{path}/fork", json={**lease, "request_id": "f", "count": 1})
+    (child,) = fork.json()["children"]
+    kept = await paused.http.post(f"{path}/checkpoint", json={**lease, "request_id": "c"})
+    restored = await paused.create(checkpoint=kept.json()["checkpoint_id"])
+    for one in (episode, child, restored):
+        desktop = paused.guest_of(one)
+        await until(lambda desktop=desktop: stands(paused, desktop))
+        record(await paused.step(one, 2, "click(4, 5)"))
+        await until(lambda desktop=desktop: stands(paused, desktop))
+        assert desktop.agent.charges[-1] == 0.0
+    live = await paused.create(checkpoint=kept.json()["checkpoint_id"], think="live")
+    record(await paused.step(live, 2, "click(4, 5)"))
+    assert not paused.guest_of(live).agent.held
+
+
+async def test_a_checkpoint_restored_where_nothing_can_be_paused(paused: Service) -> None:
+    """It does not go on in another way than the client was promised."""
+    episode = await paused.create(think="paused")
+    lease = {"lease": episode["lease"], "request_id": "c"}
+    kept = await paused.http.post(f"/v1/episodes/{episode['episode_id']}/checkpoint", json=lease)
+    paused.runtime.pausable = False
+    asked = {"request_id": "r", "checkpoint": kept.json()["checkpoint_id"]}
+    assert error(await paused.http.post("/v1/episodes", json=asked)) == (501, "unsupported")
+    paused.runtime.pausable = True
