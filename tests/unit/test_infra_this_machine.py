@@ -10,7 +10,7 @@ import pytest
 from click.testing import CliRunner
 
 from osgym_infra.cli.main import main
-from osgym_infra.cli.this_machine import Machine, remarks, rows
+from osgym_infra.cli.this_machine import Machine, command, remarks, rows
 from osgym_infra.cost.model import Rules
 from osgym_infra.workloads import profile as profiles
 from osgym_infra.workloads.profile import Bound
@@ -89,6 +89,17 @@ def test_it_reads_this_machine() -> None:
     text = CliRunner().invoke(main, ["fleet", "plan", "--this-machine"]).output
     assert "osgym host serve --set image=full --set max_replicas=" in text
     assert "IN COMPRESSED SWAP" in text
+
+
+def test_the_command_fits_the_machine() -> None:
+    """With compressed swap memory is moved only where it is short; without it replicas are only paused."""
+    found = planned(LAPTOP)
+    with_swap = command(LAPTOP, "full", found)
+    assert f"max_replicas={found[1]['reclaimed']['replicas']} " in with_swap
+    assert "reclaim_after_s=3600" in with_swap
+    plain = dataclasses.replace(LAPTOP, swap_is_compressed=False, swap_mib=0.0)
+    assert f"max_replicas={found[1]['paused']['replicas']} " in command(plain, "small", found)
+    assert "rest=pause" in command(plain, "small", found)
 
 
 def test_options_of_fleets_are_refused() -> None:

@@ -222,11 +222,15 @@ def to_dict(
 
 
 def command(machine: Machine, image: str, found: Sequence[Mapping[str, Any]]) -> str:
-    """Return the command that starts a host agent for as many as the second row allows here."""
-    chosen = found[1]["reclaimed" if machine.swap_is_compressed else "awake"]
+    """Return the command that starts a host agent for as many as the second row allows here.
+
+    Memory is then moved to swap only where it is short, as the model has it, however long policies think.
+    """
+    chosen = found[1]["reclaimed" if machine.swap_is_compressed else "paused"]
+    rest = "reclaim_after_s=3600" if machine.swap_is_compressed else "rest=pause"
     return (
         f"osgym host serve --set image={image} --set max_replicas={max(1, chosen['replicas'])} "
-        "--set cpu_per_replica=0"
+        f"--set cpu_per_replica=0 --set {rest}"
     )
 
 

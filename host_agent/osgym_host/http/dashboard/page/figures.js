@@ -11,7 +11,7 @@ export const FIGURES = [
   ["Ready", (now) => `${now.host.capacity.ready}`, (now) => ` + ${now.host.capacity.starting} starting`, (s) => s.ready],
   ["At rest", (now) => atRest(now.host.capacity), () => "", null, RESTING],
   ["Waiting clients", (now) => `${now.host.capacity.waiting}`, (now) => (now.host.capacity.waiting ? blocked(now.pool) : ""), (s) => s.waiting],
-  ["Steps per second", (now) => number(now.last?.steps_per_s), () => "", (s) => s.steps_per_s],
+  ["Steps / s", (now) => number(now.last?.steps_per_s), () => "", (s) => s.steps_per_s],
   ["Step p50 / p95", (now) => ms(now.last?.step_ms.p50), (now) => ` / ${ms(now.last?.step_ms.p95)}`, (s) => s.step_ms.p95],
   ["Create p50 / p95", (now) => ms(now.last?.open_ms.p50), (now) => ` / ${ms(now.last?.open_ms.p95)}`, (s) => s.open_ms.p95],
   ["Not final, 1 h", (now) => share(now.samples), () => "", (s) => s.not_final, NOT_FINAL],

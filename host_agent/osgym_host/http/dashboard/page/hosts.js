@@ -14,7 +14,7 @@ export const FLEET_FIGURES = [
   ["Ready", (now) => `${sum(answering(now), (s) => s.capacity.ready)}`, (now) => ` + ${sum(answering(now), (s) => s.capacity.starting)} starting`, (s) => s.ready],
   ["At rest", (now) => atRest({ paused: resting(now, "paused"), reclaimed: resting(now, "reclaimed") }), () => "", null, RESTING],
   ["Waiting clients", (now) => `${sum(answering(now), (s) => s.capacity.waiting)}`, () => "", (s) => s.waiting],
-  ["Steps per second", (now) => number(now.last?.steps_per_s), () => "", (s) => s.steps_per_s],
+  ["Steps / s", (now) => number(now.last?.steps_per_s), () => "", (s) => s.steps_per_s],
   ["Step p50 / p95", (now) => ms(now.last?.step_ms.p50), (now) => ` / ${ms(now.last?.step_ms.p95)}`, (s) => s.step_ms.p95],
   ["Create p50 / p95", (now) => ms(now.last?.open_ms.p50), (now) => ` / ${ms(now.last?.open_ms.p95)}`, (s) => s.open_ms.p95],
   ["Not final, 1 h", (now) => share(now.samples), () => "", (s) => s.not_final, NOT_FINAL],
