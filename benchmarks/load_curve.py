@@ -11,8 +11,8 @@ window), then the tasks are solved by their oracles, with a pause for thinking b
 window). `--windows` takes some of them only. CPU time is that of the host agent and everything below it, so
 that other work on the machine does not count; memory is the PSS of what belongs to replicas, and with
 --host-memory also what MemAvailable lost, which counts the kernel's part but wants a quiet machine.
---compare-rest runs everything in turns with replicas that stay awake and with replicas whose memory is
-reclaimed before each step: what the second kind uses more is the CPU time of wakes and reclaims.
+--compare-rest runs everything in turns with replicas that stay awake and with replicas that rest before each
+step: what the second kind uses more is the CPU time of wakes and reclaims.
 `osgym fleet fit` makes a workload profile of the file.
 """
 
@@ -36,13 +36,17 @@ import httpx
 from benchmarks.common import argument_parser, local_service, machine, meminfo_mib, save, summary
 from benchmarks.oracles import OraclePolicy, choose, rounds
 from osgym_host.runtimes.processes import pss_mib
+from osgym_host.runtimes.swap import read_swap
 from osgym_sdk import AsyncClient, AsyncEpisode
 
 TICK_S = 1 / os.sysconf("SC_CLK_TCK")
 SAMPLE_S = 3.0
 LOOK_S = 0.25
-RECLAIMED: dict[str, str | int | float] = {"rest": "reclaim", "rest_after_s": 1, "reclaim_after_s": 1}
-"""Settings with which the memory of each replica is in swap before its next step, however much is free."""
+RESTS: dict[str, dict[str, str | int | float]] = {
+    "pause": {"rest": "pause", "rest_after_s": 1},
+    "reclaim": {"rest": "reclaim", "rest_after_s": 1, "reclaim_after_s": 1},
+}
+"""Settings with which each replica rests before its next step, however much memory is free."""
 ZYGOTE = b"osgym_host.runtimes.local.zygote"
 
 
@@ -332,10 +336,16 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--host-memory", action="store_true", help="record what MemAvailable lost, too")
     parser.add_argument(
         "--compare-rest", type=int, default=0, metavar="ROUNDS",
-        help="so many rounds of a service without rest and one with it; needs swap",
+        help="so many rounds of a service without rest and one with it",
     )  # fmt: skip
+    parser.add_argument(
+        "--rest-kind", choices=RESTS, default="reclaim", help="what it does; reclaim needs swap"
+    )
     parser.add_argument("--set", action="append", default=[], metavar="NAME=VALUE", help="a host setting")
-    return parser.parse_args()
+    options = parser.parse_args()
+    if options.compare_rest and options.rest_kind == "reclaim" and not read_swap().total_mib:
+        parser.error("this host has no swap: without it replicas are only paused (--rest-kind pause)")
+    return options
 
 
 def main() -> int:
@@ -347,7 +357,10 @@ def main() -> int:
         f"{described['cpu']}, {described['cores']} cores; {options.flavor} tasks, think {options.think_s} s"
     )
     rows: list[dict[str, Any]] = []
-    rests: list[dict[str, str | int | float]] = [{"rest": "off"}, RECLAIMED] * options.compare_rest or [{}]
+    rests: list[dict[str, str | int | float]] = [
+        {"rest": "off"},
+        RESTS[options.rest_kind],
+    ] * options.compare_rest or [{}]
     for count, rest in itertools.product(counts, rests):
         options.before_mib = meminfo_mib()["MemAvailable"] if options.host_memory else None
         settings: dict[str, str | int | float] = {

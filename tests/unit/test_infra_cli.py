@@ -185,6 +185,20 @@ def test_the_profile_follows_the_runtime_and_says_what_is_assumed() -> None:
     assert run("fleet", "plan", "-n", "8", "--runtime", "local", "--emulated").exit_code == 2
 
 
+def test_rest_is_planned_by_its_measured_figures() -> None:
+    """A host that is short of RAM carries more replicas, and the answer says how often it reclaims."""
+    options = ("-n", "1024", "--think-s", "20", "--egress", "zone", "--type", "m8i.4xlarge")
+    awake, rested = plan(*options), plan(*options, "--rest")
+    assert awake["rest"] is None
+    assert rested["rest"]["wake_cpu_s"] > rested["replica"]["step_cpu_s"]
+    assert 0 < rested["candidates"][0]["reclaimed_share"] <= 1
+    assert rested["candidates"][0]["replicas_per_host"] > awake["candidates"][0]["replicas_per_host"]
+    assert rested["best"]["usd_per_replica_day"] <= 1.001 * awake["best"]["usd_per_replica_day"]  # disk
+    text = run("fleet", "plan", *options, "--rest").output
+    assert re.search(r"at rest \d+ MiB, and \d\.\d+ CPU-s more per step after a reclaim", text)
+    assert run("fleet", "plan", *options, "--rest", "--plot", "x.png").exit_code == 2
+
+
 def test_a_step_may_be_shorter_than_a_reset() -> None:
     """Steps and resets have percentiles of their own, and one of 500 ms for steps can be met."""
     found = plan("-n", "64", "--p95-ms", "500")["candidates"][0]

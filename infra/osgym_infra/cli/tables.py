@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Sequence
+from dataclasses import asdict, replace
 from typing import Any
 
 import click
@@ -91,6 +92,7 @@ def to_dict(
                 "egress_gb_per_day",
             )
         },
+        "rest": asdict(request.replica.rest) if request.replica.rest else None,
         "best": _fleet_dict(found.best),
         "fleets": [_fleet_dict(fleet) for fleet in found.fleets],
         "markets": [_fleet_dict(fleet) for fleet in found.compared],
@@ -125,6 +127,12 @@ def profile_table(measured: Profile) -> Table:
 
 
 def _replica_line(replica: ReplicaNeeds) -> str:
+    if replica.rest is not None:
+        rest = replica.rest
+        return (
+            f"{_replica_line(replace(replica, rest=None))}; at rest {rest.resting_gib * 1024:.0f} MiB, and "
+            f"{rest.wake_cpu_s:.2f} CPU-s more per step after a reclaim"
+        )
     return (
         f"{replica.private_gib * 1024:.0f} MiB each, {replica.shared_gib * 1024:.0f} MiB shared; "
         f"{replica.step_cpu_s:.3f} CPU-s per step every {replica.cycle_s:.1f} s, {replica.reset_cpu_s:.2f} "
@@ -209,6 +217,7 @@ def _candidate_dict(one: Candidate) -> dict[str, Any]:
         "step_p95_ms": one.load.p95_s * 1000 if one.load else None,
         "reset_p95_ms": one.load.reset_p95_s * 1000 if one.load and one.load.reset_p95_s else None,
         "step_slowdown": one.load.slowdown if one.load else None,
+        "reclaimed_share": one.reclaimed_share,
         "hosts": one.hosts or None,
         "usd_per_day": None if math.isinf(one.usd_per_day) else one.usd_per_day,
         "usd_per_replica_day": None if math.isinf(one.usd_per_replica_day) else one.usd_per_replica_day,

@@ -67,7 +67,8 @@ class Candidate:
     """Host type in one market, and a fleet of nothing else.
 
     `load` is `None` where a step needs no CPU or the host idles itself full. `usd_per_replica_day` is of the
-    whole fleet of `hosts`, the last of which may be partly empty.
+    whole fleet of `hosts`, the last of which may be partly empty. `reclaimed_share` is the part of rests in
+    which memory is reclaimed.
     """
 
     row: HostRow
@@ -81,6 +82,7 @@ class Candidate:
     hosts: int
     usd_per_day: float
     usd_per_replica_day: float
+    reclaimed_share: float = 0.0
 
     @property
     def name(self) -> str:
@@ -233,6 +235,7 @@ def candidate(
     return Candidate(
         row, shape, market, price, found, step_load(replica, capacity, found.replicas), day, volume_gib,
         hosts, usd if hosts else math.inf, each if hosts else math.inf,
+        replica.rest.reclaimed_share if replica.rest else 0.0,
     )  # fmt: skip
 
 

@@ -193,7 +193,7 @@ def _row_of_comparison(row: Mapping[str, Any], seen: Observations) -> None:
     )
     if row["rest"] == "off":
         seen.awake.append(window)
-    else:
+    elif row["rest"] == "reclaim":
         seen.resting.append(window)
         seen.resting_mib += _numbers(row.get("resting_mib"))
 
