@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import time
 from collections.abc import Iterator
@@ -11,10 +12,11 @@ import pytest
 from PIL import ImageChops
 from tests.support.host_process import HostProcess, running_host, start_host, wait_until
 from tests.support.template_episodes import PANEL_PX
+from tests.support.waiting import until
 
 from osgym_host.images.store import Image, default_data_dir
 from osgym_host.runtimes.local.criu.installed import find_criu
-from osgym_sdk import BranchFailed, Client, Episode, Unsupported
+from osgym_sdk import AsyncClient, BranchFailed, Client, Episode, Unsupported
 from osgym_sdk import Observation as Frame
 
 CRIU = find_criu()
@@ -135,6 +137,26 @@ def test_a_program_with_a_sandbox_of_its_own_is_refused_by_name(host: HostProces
         except BranchFailed as error:
             skip_without_rights(error)
         child.close()
+
+
+async def test_a_fork_that_its_client_gives_up_harms_nobody(host: HostProcess) -> None:
+    """At any moment of the dump, also in a desktop that is paused as soon as no call uses it."""
+    points = host.data_dir / "run" / host.instance / "points"
+    async with AsyncClient(host.url) as client, client.episode(wait_s=60, think="paused") as parent:
+        for wait_s in (0.05, 0.15, 0.3, 0.45):
+            forking = asyncio.create_task(parent.fork(1))
+            await asyncio.sleep(wait_s)
+            forking.cancel()
+            await asyncio.gather(forking, return_exceptions=True)
+            await parent.step("click(400,400)")
+        await until(lambda: not points.exists() or not any(points.iterdir()), 20)
+        await until(lambda: len(host.replicas("leased")) == 1, 20)
+        try:
+            (child,) = await parent.fork(1)
+        except BranchFailed as error:
+            skip_without_rights(error)
+        assert (await child.step("wait()")).step == (await parent.step("wait()")).step
+        await child.aclose()
 
 
 @pytest.mark.full_image

@@ -344,6 +344,7 @@ class LocalRuntime(Runtime):
         return self._replicas.require(replica).group.can_freeze
 
     async def pause(self, replica: Replica) -> None:
+        await self._points.settled(self._replicas.require(replica))
         self._replicas.require(replica).group.set_frozen(True)
 
     async def unpause(self, replica: Replica) -> None:

@@ -32,6 +32,9 @@ _log = logging.getLogger(__name__)
 T = TypeVar("T")
 
 COPY_S = 20.0
+_ATTEMPTS = 3
+_CONNECTED = "Unix socket"
+"""CRIU's words for a socket whose other end is the host's."""
 AT_ONCE = 1
 """Number of replicas dumped at the same time; others wait while they run on."""
 
@@ -47,6 +50,7 @@ class LocalPoints:
         self._points: dict[str, Dumped] = {}
         self._turn = asyncio.Semaphore(AT_ONCE)
         self._tasks: set[asyncio.Task[Any]] = set()
+        self._taking: dict[asyncio.Task[BranchPoint], LocalReplica] = {}
 
     @property
     def lacking(self) -> str:
@@ -81,11 +85,18 @@ class LocalPoints:
             PointFailed: The dump failed; when CRIU hung, the replica is killed.
         """
         taking = self._spawn(self._take(replica, processes, keep=keep))
+        self._taking[taking] = replica
+        taking.add_done_callback(self._taking.pop)
         try:
             return await asyncio.shield(taking)
         except asyncio.CancelledError:
             self._spawn(self._release_when_taken(taking))
             raise
+
+    async def settled(self, replica: LocalReplica) -> None:
+        """Wait until no dump of a replica is under way, which would never end if the replica were paused."""
+        if taking := [task for task, whose in self._taking.items() if whose is replica]:
+            await asyncio.wait(taking)
 
     def _spawn(self, work: Coroutine[Any, Any, T]) -> asyncio.Task[T]:
         task = asyncio.create_task(work)
@@ -105,8 +116,7 @@ class LocalPoints:
         async with self._turn:
             try:
                 await asyncio.to_thread(self._folder.mkdir, mode=0o711, exist_ok=True)
-                pids = await asyncio.to_thread(processes) or set()
-                dumped = await dump(self._criu.path, replica, pids, folder)
+                dumped = await self._dump(replica, processes, folder)
                 point = _point_of(point_id, replica, dumped, kept=keep)
                 if keep:
                     dumped = await asyncio.to_thread(self._kept.keep, point, dumped)
@@ -119,6 +129,20 @@ class LocalPoints:
                 raise
         self._points[point_id] = dumped
         return point
+
+    async def _dump(
+        self, replica: LocalReplica, processes: Callable[[], set[int] | None], folder: Path
+    ) -> Dumped:
+        """Dump a replica; once more if a call to its guest agent came between the look for one and CRIU."""
+        for attempt in range(_ATTEMPTS):
+            try:
+                pids = await asyncio.to_thread(processes) or set()
+                return await dump(self._criu.path, replica, pids, folder)
+            except PointFailed as exc:
+                if attempt + 1 == _ATTEMPTS or _CONNECTED not in str(exc):
+                    raise
+                await asyncio.to_thread(_remove_quietly, folder)
+        raise AssertionError
 
     async def prepare(self, replica: LocalReplica) -> dict[str, Any]:
         """Copy the layer of a clone's origin into its folder.
