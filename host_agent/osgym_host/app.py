@@ -139,7 +139,7 @@ class HostAgent:
         )
         self._untouched = UntouchedCheck(creator)
         self.episodes.judge = self._untouched.judge
-        self._checkpoints = Checkpoints(creator, self._brancher, CheckpointStore(state_dir / "checkpoints"))
+        self._checkpoints = Checkpoints(creator, self._brancher, _checkpoint_store(settings, state_dir))
         forks = EpisodeForks(creator, self._brancher)
         self._requests = RequestRegistry(creator, forks, self._checkpoints)
         self._recovery = EpisodeRecovery(creator, self._brancher, self.runtime)
@@ -369,6 +369,12 @@ class HostAgent:
             egress=base.Egress(settings.egress),
             environment=self._environments[image],
         )
+
+
+def _checkpoint_store(settings: Settings, state_dir: Path) -> CheckpointStore:
+    if settings.checkpoints_dir is None:
+        return CheckpointStore(state_dir / "checkpoints")
+    return CheckpointStore(settings.checkpoints_dir / "episodes", shared=True)
 
 
 def _budget(settings: Settings, ram_mib: int) -> Budget:

@@ -253,6 +253,31 @@ def test_a_suspended_episode_comes_back_after_its_host_agent_was_killed(
     first.assert_nothing_left()
 
 
+def test_another_host_resumes_what_is_on_shared_storage(small_image: Image, tmp_path: Path) -> None:
+    """It sees without a restart what the other has put there, and that a resumed one is gone."""
+    settings = (*SETTINGS, f"checkpoints_dir={tmp_path / 'shared'}")
+    with (
+        running_host(f"lone-{os.getpid()}", log_dir=tmp_path, warm=1, settings=settings) as one,
+        running_host(f"ltwo-{os.getpid()}", log_dir=tmp_path, warm=0, settings=settings) as two,
+        Client(one.url) as client,
+        Client(two.url) as other,
+    ):
+        assert other.checkpoints() == []
+        episode = begin(client)
+        before = episode.observe()
+        try:
+            suspended = episode.suspend(ttl_s=600)
+        except BranchFailed as error:
+            skip_without_rights(error)
+        with other.resume(suspended.checkpoint_id) as resumed:
+            assert resumed.host == two.url
+            assert_same_picture(before, resumed.observation)
+            assert text_of(resumed) == TEXT
+        assert client.checkpoints() == []
+        assert [path.name for path in (tmp_path / "shared").iterdir()] == ["episodes"]
+        assert list((tmp_path / "shared/episodes").iterdir()) == []
+
+
 def test_without_the_setting_the_reason_is_told(small_image: Image, tmp_path: Path) -> None:
     """Nothing is dumped; the error says which setting is needed."""
     with (

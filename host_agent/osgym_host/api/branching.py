@@ -57,6 +57,7 @@ def _checkpoint_routes(backend: Backend) -> APIRouter:
     @router.get("/checkpoints", responses=json_answer(host_api.CheckpointList))
     async def listing() -> Response:
         """List the checkpoints of this host."""
+        await checkpoints.refresh()
         return JSONResponse(checkpoints.listing().to_dict())
 
     @router.post(

@@ -82,10 +82,15 @@ def describe(checkpoint: Checkpoint) -> CheckpointInfo:
 
 
 class CheckpointStore:
-    """Folder of kept checkpoints of one instance. Calls block for a short time."""
+    """Folder of descriptions of kept checkpoints. Calls block for a short time.
 
-    def __init__(self, folder: Path) -> None:
+    Attributes:
+        shared: True if other host agents use the folder as well.
+    """
+
+    def __init__(self, folder: Path, *, shared: bool = False) -> None:
         self._folder = folder
+        self.shared = shared
 
     def open(self) -> dict[str, CheckpointRecord]:
         """Read the descriptions by checkpoint id; remove partly written files of a killed agent.
@@ -95,13 +100,23 @@ class CheckpointStore:
         """
         self._folder.mkdir(parents=True, exist_ok=True)
         self._folder.chmod(0o700)
-        found: dict[str, CheckpointRecord] = {}
-        for path in sorted(self._folder.iterdir()):
-            if path.suffix != ".json":
+        for path in self._folder.iterdir():
+            if path.suffix != ".json" and not self.shared:
                 path.unlink(missing_ok=True)
-                continue
+        return self.read()
+
+    def read(self) -> dict[str, CheckpointRecord]:
+        """Return the descriptions by checkpoint id.
+
+        Raises:
+            OSError: The folder cannot be read.
+        """
+        found: dict[str, CheckpointRecord] = {}
+        for path in sorted(self._folder.glob("*.json")):
             try:
                 found[path.stem] = CheckpointRecord.from_dict(_json(path.read_bytes()))
+            except FileNotFoundError:  # another host agent has removed it
+                continue
             except (OSError, ValueError) as error:
                 log.warning("checkpoint %s: its episode cannot be read: %s", path.stem, error)
         return found

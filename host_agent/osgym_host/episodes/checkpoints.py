@@ -48,6 +48,7 @@ log = logging.getLogger(__name__)
 
 MIB = 1024 * 1024
 CHUNK_BYTES = 1024 * 1024
+FIND_S = 20.0
 COPY_S = 600.0
 """Deadline of writing or reading a point as one file."""
 
@@ -76,11 +77,31 @@ class Checkpoints:
         for point in points:
             record = described.pop(point.point_id, None) or CheckpointRecord("", None, None)
             self._saved.hold(Checkpoint(point, record))
-        for checkpoint_id in described:
+        for checkpoint_id in described if not self._store.shared else ():
             log.warning("checkpoint %s: its desktop is gone", checkpoint_id)
             self._store.remove(checkpoint_id)
         self._saved.on_release[Checkpoint] = self._released
         self._service.on_end.append(self._episode_ended)
+
+    async def refresh(self) -> None:
+        """Look for kept checkpoints that other host agents have added or deleted since.
+
+        Raises:
+            ServiceError: `branch_failed`: the folder cannot be read.
+        """
+        if not self._store.shared:
+            return
+        known = [checkpoint for checkpoint in self._held.values() if checkpoint.point.kept]
+        with as_service_errors():
+            async with deadline(FIND_S, "found"):
+                points = {point.point_id: point for point in await self._saved.runtime.find_points()}
+                described = await asyncio.to_thread(self._store.read)
+        for checkpoint in known:
+            if checkpoint.name not in points:
+                self._saved.release(checkpoint)
+        for point_id in points.keys() & described.keys():
+            if point_id not in self._held:
+                self._saved.hold(Checkpoint(points[point_id], described[point_id]))
 
     def _released(self, checkpoint: Checkpoint, cause: str) -> None:
         self._store.remove(checkpoint.name)
@@ -197,6 +218,8 @@ class Checkpoints:
                 when its replica died at once.
         """
         began = time.perf_counter()
+        if asked.checkpoint not in self._held:
+            await self.refresh()
         checkpoint = self._find(asked.checkpoint or "")
         if asked.task is not None:
             raise ServiceError(

@@ -378,6 +378,14 @@ class Runtime(ABC):
         """
         raise RuntimeUnsupported(f"the runtime {self.name} cannot branch a replica", remedy=_BRANCH_REMEDY)
 
+    async def find_points(self) -> Sequence[BranchPoint]:
+        """Return the kept points that there are now; other hosts may have added or released some.
+
+        Raises:
+            OSError: They cannot be read.
+        """
+        return ()
+
     async def release_point(self, point: BranchPoint) -> None:
         """Release a point and remove its files, kept ones too. Idempotent."""
         raise RuntimeUnsupported(f"the runtime {self.name} has no branch points", remedy=_BRANCH_REMEDY)

@@ -320,6 +320,12 @@ class Settings(BaseModel):
     checkpoints_max_mib: int = Field(
         default=16384, ge=0, description="Bound on all checkpoints, kept or not, in RAM and on disk."
     )
+    checkpoints_dir: Path | None = Field(
+        default=None,
+        description="local: folder of kept checkpoints and suspended episodes. On storage that hosts share "
+        "(with owners of files and extended attributes) each can restore those of the others. Only hosts "
+        "that trust one another may share it. Default: a folder of data_dir, for this host alone.",
+    )
     branching: Annotated[Literal["off", "on"], BeforeValidator(as_switch)] = Field(
         default="off",
         description="on: episodes on local can be forked, saved as checkpoints and suspended; with "

@@ -47,7 +47,13 @@ class LocalKind(RuntimeKind):
         branching = settings.branching == "on"
         templates = branching or "on" in (settings.task_templates, settings.warm_clones)
         return LocalRuntime(
-            settings.data_dir, settings.instance, links, proxy, templates=templates, branching=branching
+            settings.data_dir,
+            settings.instance,
+            links,
+            proxy,
+            templates=templates,
+            branching=branching,
+            kept=settings.checkpoints_dir,
         )
 
     def checks(self) -> Checks:

@@ -73,12 +73,14 @@ class LocalRuntime(Runtime):
         *,
         templates: bool = False,
         branching: bool = False,
+        kept: Path | None = None,
     ) -> None:
         """Without `links` and `proxy`, replicas have no egress. Nothing is touched before `start`.
 
         Args:
             templates: Look for CRIU, so that branch points can be taken of replicas after a set-up.
             branching: Also take them of replicas that somebody has used; needs `templates`.
+            kept: Folder of kept branch points; None: one below `data_dir`.
 
         Raises:
             ValueError: `instance` is not a plain name.
@@ -95,7 +97,9 @@ class LocalRuntime(Runtime):
         self._locked_files = LockedFiles()
         self._branching = branching
         self._points = LocalPoints(
-            self._instance.path / "points", KeptDumps(data_dir / "checkpoints-local"), wanted=templates
+            self._instance.path / "points",
+            KeptDumps(kept or data_dir / "checkpoints-local"),
+            wanted=templates,
         )
 
     @property
@@ -397,6 +401,9 @@ class LocalRuntime(Runtime):
         except GuestTampered as exc:
             raise PointFailed(f"the guest agent was changed: {exc}", replica_id=found.replica_id) from exc
         return await self._points.take(found, found.processes, keep=keep)
+
+    async def find_points(self) -> Sequence[BranchPoint]:
+        return await asyncio.to_thread(self._points.find)
 
     async def release_point(self, point: BranchPoint) -> None:
         await self._points.release(point)

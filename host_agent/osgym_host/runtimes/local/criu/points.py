@@ -67,8 +67,17 @@ class LocalPoints:
         if not self._wanted:
             return ()
         self._criu = find_criu()
-        kept = list(self._kept.open())
-        self._points = {point.point_id: dumped for point, dumped in kept}
+        self._kept.reap()
+        return self.find()
+
+    def find(self) -> tuple[BranchPoint, ...]:
+        """Return the kept points that there are now. Blocking.
+
+        Raises:
+            OSError: They cannot be read.
+        """
+        kept = list(self._kept.read())
+        self._points |= {point.point_id: dumped for point, dumped in kept}
         return tuple(point for point, _ in kept)
 
     async def take(
