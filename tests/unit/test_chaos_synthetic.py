@@ -42,12 +42,14 @@ SCORED = AttemptEnd(Class.NOBODY)
 
 
 def test_every_end_of_a_replica_and_every_reason_of_an_episode_is_played() -> None:
-    """But the end that the host asked for, and the reasons of replicas that no client has ever had."""
+    """But the end that the host asked for, the reasons of replicas that no client has ever had, and that of
+    suspended episodes, since these replicas cannot be saved."""
     assert set(EXITS.values()) == {exit.value for exit in ExitReason} - {"destroyed"}
     told = {*BY_POLICY.values(), *BY_HOST.values(), *OF_CLIENTS.values()}
     without_client = {Reason.SURPLUS, Reason.CREATE_FAILED, Reason.BOOT_FAILED, Reason.BOOT_TIMEOUT}
     of_tasks = {Reason.SETUP_FAILED, Reason.TASK_INVALID, Reason.TASK_UNSUPPORTED}
-    assert told == {reason.value for reason in set(Reason) - without_client - of_tasks}
+    others = without_client | of_tasks | {Reason.SUSPENDED}
+    assert told == {reason.value for reason in set(Reason) - others}
     met = {strike.fault for case in plan(1, 200) for strike in case.strikes}
     met |= {strike.fault for turn in turns() for case in turn.members for strike in case.strikes}
     assert set(Fault) - met == {Fault.HELD}

@@ -8,7 +8,7 @@ from osgym_host.core.loss import LossEvidence, whose_loss
 from osgym_host.core.reasons import Reason
 from osgym_protocol.codes import ErrorClass
 
-NOBODYS = {Reason.CLOSED, Reason.LEASE_EXPIRED, Reason.MADE_WAY, Reason.CLIENT_GONE}
+NOBODYS = {Reason.CLOSED, Reason.SUSPENDED, Reason.LEASE_EXPIRED, Reason.MADE_WAY, Reason.CLIENT_GONE}
 TASKS = {Reason.SETUP_FAILED, Reason.TASK_INVALID, Reason.TASK_UNSUPPORTED}
 HOSTS = {
     Reason.SURPLUS,

@@ -331,7 +331,7 @@ class Settings(BaseModel):
         description="on: episodes on local can be forked, saved as checkpoints and suspended; with "
         "criu 4.2 or newer, as root, egress none and web off. The host's criu then reads the memory of "
         "desktops that a policy has used, and root inside a desktop can reach its guest agent. qemu: always "
-        "possible.",
+        "possible, without this setting.",
     )
     task_templates: Annotated[Literal["off", "on"], BeforeValidator(as_switch)] = Field(
         default="off",
@@ -426,15 +426,13 @@ class Settings(BaseModel):
         return self
 
     def _check_clones(self) -> None:
-        """Refuse to clone desktops that may have connections; virtual machines branch with them."""
+        """Refuse to clone desktops that may have connections."""
         if self.egress == "none" and self.web == "off":
             return
         if self.warm_clones == "on":
             raise ValueError("warm_clones=on needs egress=none and web=off: connections cannot be cloned")
-        if self.branching == "on" and self.runtime == "local":
-            raise ValueError(
-                "branching=on needs egress=none and web=off on local: connections cannot be cloned"
-            )
+        if self.branching == "on":
+            raise ValueError("branching=on needs egress=none and web=off: connections cannot be cloned")
 
     def _check_web(self) -> None:
         if self.web == "off":
