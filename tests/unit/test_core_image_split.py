@@ -42,13 +42,14 @@ def test_more_demand_never_gets_less(
     ("warm", "demand", "expected"),
     [
         (24, {"a": 1, "b": 1, "c": 1}, {"a": 8, "b": 8, "c": 8}),
-        (24, {"a": 6, "b": 1, "c": 1}, {"a": 18, "b": 3, "c": 3}),
+        (24, {"a": 4, "b": 1, "c": 1}, {"a": 12, "b": 6, "c": 6}),
+        (18, {"a": 36, "b": 16, "c": 4}, {"a": 9, "b": 6, "c": 3}),
         (10, {"a": 100, "b": 1}, {"a": 9, "b": 1}),
         (1, {"a": 1, "b": 2}, {"a": 0, "b": 1}),
     ],
 )
 def test_shares_follow_demand(warm: int, demand: dict[str, float], expected: dict[str, int]) -> None:
-    """In proportion, with one of each."""
+    """In proportion to its square root, with one of each."""
     assert split_warm(warm, demand, 1) == expected
 
 
@@ -56,8 +57,8 @@ def test_a_small_change_changes_nothing_and_a_large_one_does() -> None:
     """Idle replicas are not retired for one request more or less."""
     even = split_warm(24, {"a": 10, "b": 10}, 1)
     assert updated_split(even, 24, {"a": 11, "b": 10}, 1) is even
-    assert updated_split(even, 24, {"a": 30, "b": 10}, 1) == {"a": 18, "b": 6}
-    assert updated_split(even, 20, {"a": 11, "b": 10}, 1) == {"a": 11, "b": 9}
+    assert updated_split(even, 24, {"a": 90, "b": 10}, 1) == {"a": 18, "b": 6}
+    assert updated_split(even, 20, {"a": 13, "b": 10}, 1) == {"a": 11, "b": 9}
     assert updated_split({"a": 1, "b": 0}, 1, {"a": 1, "b": 2}, 1) == {"a": 0, "b": 1}
 
 

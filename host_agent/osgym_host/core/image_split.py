@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 
 HALF_LIFE_S = 120.0
@@ -32,9 +33,11 @@ class RecentDemand:
 def split_warm(warm: int, demand: Mapping[str, float], minimum: int) -> dict[str, int]:
     """Return the number of warm replicas for each image, `warm` together.
 
-    Each image gets `minimum` where `warm` is enough for that, else an equal part. The rest goes by the
-    method of D'Hondt, so more demand for an image never gets it less. Where two have the same claim, the
-    first has it.
+    Each image gets `minimum` where `warm` is enough for that, else an equal part. The rest goes in proportion
+    to the square root of demand, as the spread of independent requests does: a warm replica is replaced within
+    seconds, so it covers bursts rather than the mean, and a rare image needs more than its share of requests.
+    The method of D'Hondt rounds, so more demand for an image never gets it less. Where two have the same
+    claim, the first has it.
 
     Args:
         demand: A positive number for each image; the order breaks ties.
@@ -42,8 +45,9 @@ def split_warm(warm: int, demand: Mapping[str, float], minimum: int) -> dict[str
     if not demand:
         return {}
     shares = dict.fromkeys(demand, min(minimum, warm // len(demand)))
+    claims = {name: math.sqrt(count) for name, count in demand.items()}
     for _ in range(warm - sum(shares.values())):
-        image = max(demand, key=lambda name: demand[name] / (shares[name] + 1))
+        image = max(claims, key=lambda name: claims[name] / (shares[name] + 1))
         shares[image] += 1
     return shares
 
