@@ -60,6 +60,16 @@ def test_unshared_4_gib_is_bound_by_ram() -> None:
     assert found.stranded[Resource.RAM] == 0
 
 
+def test_what_is_shared_is_there_once_for_each_image() -> None:
+    """64 GiB, replicas of 2 GiB half of it shared: each further image takes the place of one replica."""
+    replica = ReplicaNeeds(2.0, shared_fraction=0.5)
+    shape = HostShape("r", 96, 64, Kvm.METAL)
+    rules = [dataclasses.replace(EASY, images=count) for count in (1, 3)]
+    assert [fit(shape, replica, LOCAL, rule).replicas for rule in rules] == [63, 61]
+    with pytest.raises(BadInput, match="images"):
+        Rules(images=0)
+
+
 def test_sharing_raises_the_number_until_the_cpu_binds() -> None:
     """With nine tenths shared RAM would carry 1,913; 96 cores at 0.12 carry 800."""
     shared = ReplicaNeeds(4.0, shared_fraction=0.9, idle_cores=0.12)

@@ -56,7 +56,7 @@ Examples
 \b
 How it is computed
   A host carries K = min(K_ram, K_cpu, K_disk, cap) replicas, where
-    K_ram = (a·RAM − H − s·R_ws) / (R_ws·(1 − s) + o)
+    K_ram = (a·RAM − H − M·s·R_ws) / (R_ws·(1 − s) + o)
     K_cpu = ρ·vCPU·τ·ν / u,  u = b + (D + C/n)/(Z + D + C/n)
   and a replica-day costs ([24·P·(1 + w) + disk + IP]/K + frames) / availability.
   R_ws, s, b, D, C, n and Z come from a profile (osgym fleet fit); its pessimistic ends are planned with.
@@ -89,6 +89,8 @@ PRICES = option_group("Prices")
 @HOSTS("--max-hosts", multiple=True, metavar="TYPE=N", help="Quota of a host type; may be repeated.")
 @HOSTS("--max-replicas-per-host", type=int, default=Rules().max_replicas, show_default=True,
        help="Number of replicas that may be lost with one host.")  # fmt: skip
+@HOSTS("--images", type=int, default=Rules().images, show_default=True,
+       help="M: golden images on each host; what replicas share is there once for each.")  # fmt: skip
 @HOSTS("--thread-efficiency", type=float, default=Rules().thread_efficiency, show_default=True,
        help="Part of a core that a vCPU is where two share one; 1 for a core each.")  # fmt: skip
 @HOSTS("--allow-unknown-kvm", is_flag=True, help="Types on which nobody confirmed KVM, with qemu.")
@@ -230,6 +232,7 @@ def make_request(replicas: int, measured: Profile, options: dict[str, Any]) -> P
         rules=Rules(
             max_replicas=options["max_replicas_per_host"],
             thread_efficiency=options["thread_efficiency"],
+            images=options["images"],
             # Nothing is nested where KVM takes no part.
             nested_efficiency=1.0 if emulated else Rules().nested_efficiency,
         ),

@@ -112,7 +112,7 @@ def of_candidate(request: PlanRequest, candidate: Candidate, largest: int = LARG
     cores = 1
     for k in range(1, largest + 1):
         cores = needed_cores(request, k, cores)
-        gib = rules.reserve_gib + replica.shared_gib + k * replica.private_gib
+        gib = rules.reserve_gib + rules.images * replica.shared_gib + k * replica.private_gib
         ram = gib / rules.ram_usable / candidate.shape.ram_gib
         whole = usd / k if k <= candidate.fit.replicas else None
         points.append(CurvePoint(k, cores / capacity * usd / k, ram * usd / k, whole))

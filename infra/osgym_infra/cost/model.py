@@ -5,7 +5,7 @@ Notation, used in all docstrings of the cost model:
 | symbol | field | unit |
 |---|---|---|
 | R_ws | `Replica.working_set_gib`: memory a replica touches, shared pages counted in full | GiB |
-| s | `Replica.shared_fraction`: part of R_ws that all replicas of a host share copy-on-write | 1 |
+| s | `Replica.shared_fraction`: part of R_ws that all replicas of an image share copy-on-write | 1 |
 | o | `Replica.overhead_gib`: host memory per replica outside the replica (its process, its manager) | GiB |
 | b | `Replica.idle_cores`: CPU of a replica that does nothing | cores |
 | D | `Replica.step_cpu_s`: CPU per step | CPU-s |
@@ -18,6 +18,7 @@ Notation, used in all docstrings of the cost model:
 | f | `Rest.reclaimed_share`: part of the rests in which memory is reclaimed, beside being paused | 1 |
 | a | `Rules.ram_usable`: part of the host's RAM that may be planned with | 1 |
 | H | `Rules.reserve_gib`: RAM for the kernel, the host agent, page cache | GiB |
+| M | `Rules.images`: golden images that each host serves | 1 |
 | ρ | `Rules.cpu_target`: utilisation that is planned with | 1 |
 | τ | `Rules.thread_efficiency`: what a hardware thread is of a core while its sibling works, too | 1 |
 | ν | `Rules.nested_efficiency`: what nested virtualisation leaves of a vCPU | 1 |
@@ -220,6 +221,7 @@ class Rules:
     max_replicas: int = 512
     swap_per_ram: float = 4.0
     base_threads: int = 2048
+    images: int = 1
 
     def __post_init__(self) -> None:
         for field in ("ram_usable", "cpu_target", "nested_efficiency", "thread_efficiency", "disk_usable"):
@@ -228,6 +230,8 @@ class Rules:
                 raise BadInput(field, f"{value} is not a usable part", "0 < value ≤ 1")
         for field in ("reserve_gib", "base_disk_gib", "swap_per_ram", "base_threads"):
             _not_negative(field, getattr(self, field))
+        if self.images < 1:
+            raise BadInput("images", f"{self.images} golden images", "1 or more")
         if self.max_replicas < 1:
             raise BadInput("max_replicas", f"{self.max_replicas} replicas per host", "1 or more")
 
@@ -256,11 +260,11 @@ def cpu_capacity(host: HostShape, runtime: str, rules: Rules) -> float:
 
 
 def k_ram(host: HostShape, replica: ReplicaNeeds, rules: Rules) -> float:
-    """K_ram = (a·RAM − H − s·R_ws) / (R_ws·(1 − s) + o), with rest over P − f·(1 − α)·(P − m).
+    """K_ram = (a·RAM − H − M·s·R_ws) / (R_ws·(1 − s) + o), with rest over P − f·(1 − α)·(P − m).
 
-    The paper's formula with the shared part s·R_ws, which is there once, taken off first.
+    The paper's formula with the shared part s·R_ws, which is there once for each image, taken off first.
     """
-    room = rules.ram_usable * host.ram_gib - rules.reserve_gib - replica.shared_gib
+    room = rules.ram_usable * host.ram_gib - rules.reserve_gib - rules.images * replica.shared_gib
     return max(0.0, room) / replica.mean_gib if replica.mean_gib else math.inf
 
 
