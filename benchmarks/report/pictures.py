@@ -142,6 +142,21 @@ def warm_replicas() -> Any:
     return {"tasks": [task.partition("/")[2] or "no task" for task in tasks], "cpu_s": found}
 
 
+def many_images() -> Any:
+    """Return the time of a reset by image and way: median and 95th percentile."""
+    found = load("many_images")
+    rows, ways = found["rows"], ("one agent", "three agents")
+
+    def figures(way: str, image: str) -> list[float]:
+        values = [row["reset_ms"] for row in where(rows, way=way, image=image)]
+        return [round(quantile(values, q), 1) for q in (0.5, 0.95)]
+
+    return {
+        "images": found["images"],
+        "ms": {way: [figures(way, one) for one in found["images"]] for way in ways},
+    }
+
+
 def _draw_step_split(axes: Axes, data: Any) -> None:
     ways = list(data)
     left = [0.0] * len(ways)
@@ -269,6 +284,16 @@ def _draw_warm_replicas(axes: Axes, data: Any) -> None:
     axes.legend(frameon=False, fontsize=9)
 
 
+def _draw_many_images(axes: Axes, data: Any) -> None:
+    for place, (way, figures) in enumerate(data["ms"].items()):
+        at = [number + (place - 0.5) * 0.4 for number in range(len(figures))]
+        axes.bar(at, [row[1] for row in figures], 0.36, color=COLOURS[place], alpha=0.35, label=f"{way}, p95")
+        axes.bar(at, [row[0] for row in figures], 0.36, color=COLOURS[place], label=f"{way}, p50")
+    axes.set_xticks(range(len(data["images"])), data["images"])
+    axes.set_ylabel("reset, ms")
+    axes.legend(frameon=False, fontsize=9)
+
+
 ALL: dict[str, tuple[Callable[[], Any], Callable[[Axes, Any], None]]] = {
     "step_split": (step_split, _draw_step_split),
     "settle": (settle, _draw_settle),
@@ -279,6 +304,7 @@ ALL: dict[str, tuple[Callable[[], Any], Callable[[Axes, Any], None]]] = {
     "fault_rates": (fault_rates, _draw_fault_rates),
     "agent_memory": (agent_memory, _draw_agent_memory),
     "warm_replicas": (warm_replicas, _draw_warm_replicas),
+    "many_images": (many_images, _draw_many_images),
 }
 
 
