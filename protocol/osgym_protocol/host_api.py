@@ -104,6 +104,8 @@ class CreateAnswer(Message):
     """Warm programs that the set-up used; absent where none ran in this replica."""
     notes: bool | None = field(default=None, metadata=OMIT)
     """The ``note`` of a step is kept; absent where nothing is recorded."""
+    image_digest: str | None = field(default=None, metadata=OMIT)
+    """Golden image of the desktop, one of ``images`` of ``GET /v1/host``; absent at older hosts."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -311,6 +313,8 @@ class EpisodeState(Message):
     error: ErrorInfo | None = None
     parent: ParentInfo | None = None
     notice: Notice | None = field(default=None, metadata=OMIT)
+    image_digest: str | None = field(default=None, metadata=OMIT)
+    """As in the answer of create."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,6 +16,7 @@ from tests.support.host_process import wait_until
 
 from osgym_host.runtimes.kind import ImageRef
 from osgym_sdk import Client, HostUnreachable, NoCapacity, Unsupported
+from osgym_sdk.data import Dataset, DatasetWriter
 
 FULL = "f" * 64
 MORE = [ImageRef(FakeImage(FULL), "full")]
@@ -62,6 +63,24 @@ def test_an_episode_goes_to_a_host_that_has_its_image(tmp_path: Path) -> None:
         assert "not_reached" not in refused.value.details
         states = client.host_states()
         assert [image.flavor for image in states[both.urls[0]].images] == ["small", "full"]
+
+
+def test_recorded_episodes_name_their_image(tmp_path: Path) -> None:
+    """Digest and flavor of the episode's own image, in a data set and of a fork."""
+    with Served(tmp_path / "host", more_images=MORE, warm=2) as both, Client(both.urls[0]) as client:
+        with DatasetWriter(tmp_path / "data") as writer:
+            for name, image in (("a", "full"), ("b", None)):
+                with client.episode(_task(id=name), image=image, record=writer):
+                    pass
+        found = {
+            episode.values["task_id"]: (episode.values["image_digest"], episode.values["image_flavor"])
+            for episode in Dataset.open(tmp_path / "data").episodes()
+        }
+        assert found == {"a": (FULL, "full"), "b": ("0" * 64, "small")}
+        with client.episode(image="full") as episode:
+            (child,) = episode.fork(1)
+            with child:
+                assert child.trajectory.image_digest == episode.trajectory.image_digest == FULL
 
 
 @pytest.mark.parametrize("options", [{"image": "full"}, {"task": _task(snapshot="full")}])

@@ -108,6 +108,7 @@ def _lease_routes(backend: Backend) -> APIRouter:
             template=episode.template,
             warm_apps=episode.warm_apps,
             notes=True if backend.episodes.recorder.mode is not RecordMode.OFF else None,
+            image_digest=episode.image_digest or None,
         )
         return RecordResponse(Record(answer.to_dict(), opened.frame.image))
 

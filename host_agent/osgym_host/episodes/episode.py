@@ -208,6 +208,7 @@ class HostEpisode:
             termination_reason=self.termination_reason(),
             error=error,
             parent=self.parent,
+            image_digest=self.image_digest or None,
         )
 
     def saved(self) -> SavedEpisode:

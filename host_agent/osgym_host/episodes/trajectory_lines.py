@@ -34,6 +34,7 @@ class TrajectoryLines:
             "instruction": episode.task.instruction if episode.task is not None else None,
             "replica_id": episode.replica.replica_id,
             "generation": episode.replica.generation,
+            "image_digest": episode.image_digest,
             "time": episode.began_at,
             "step": episode.steps.progress.step,
             "observation": frame.observation.to_dict() if frame is not None else None,

@@ -70,7 +70,12 @@ class Placement:
 
     def of_child(self, child: ForkChild, observation: Observation) -> Placement:
         """Return the lease of a child, whose first observation is its parent's newest."""
-        answer = CreateAnswer(observation=observation, notes=self.answer.notes, **child.values())
+        answer = CreateAnswer(
+            observation=observation,
+            notes=self.answer.notes,
+            image_digest=self.answer.image_digest,
+            **child.values(),
+        )
         return replace(self, answer=answer)
 
 
@@ -247,6 +252,7 @@ class Scheduler:
             step=state.step,
             last_seq=state.last_seq,
             parent=state.parent,
+            image_digest=state.image_digest,
         )
         return Placement(host, self.keeper(link), answer, seen.blob, seen.transfer_s)
 

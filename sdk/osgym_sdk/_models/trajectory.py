@@ -76,6 +76,8 @@ class Trajectory:
     host: str = ""
     replica_id: str = ""
     generation: int = 0
+    image_digest: str | None = None
+    """Golden image of its desktop; None where the host does not say it."""
     screen: tuple[int, int] = (0, 0)
     reset_ms: Mapping[str, float] = field(default_factory=dict)
     """``wait``, ``setup``, ``observe``, ``total`` in the host, ``client`` the whole call."""
@@ -98,6 +100,7 @@ class Trajectory:
         self.episode_id, self.host = answer.episode_id, host
         self.replica_id, self.generation = answer.replica_id, answer.generation
         self.screen, self.parent = answer.screen, answer.parent
+        self.image_digest = answer.image_digest
         self.reset_ms = {**answer.timing_ms, "client": client_ms}
         self.setup_warnings = answer.setup_warnings
 

@@ -160,6 +160,7 @@ class _Conversion:
         parent = line.get("parent")
         if isinstance(parent, Mapping):
             known.parent = ParentInfo(str(parent.get("episode_id")), integer(parent.get("step")) or 0)
+        known.image_digest = line.get("image_digest") or None
         known.setup_warnings = tuple(SetupWarning.from_dict(one) for one in line.get("setup_warnings") or ())
         task = {"id": known.task_id, "instruction": line.get("instruction")} if known.task_id else None
         self._origin = replace(self._origin, task=task)

@@ -55,13 +55,14 @@ def begin_event(
 ) -> Event:
     """Return the event of a first desktop. ``frame`` is the name of its image, None where it has none."""
     parent = trajectory.parent
+    digest, flavor = _image(trajectory, host)
     episode = {
         **origin_values(origin, trajectory),
         "episode_id": plain.text(trajectory.episode_id),
         "host": plain.text(trajectory.host),
         "runtime": None if host is None else plain.text(host.runtime),
-        "image_digest": None if host is None else plain.text(host.image.digest),
-        "image_flavor": None if host is None else plain.text(host.image.flavor),
+        "image_digest": plain.text(digest),
+        "image_flavor": plain.text(flavor),
         "replica_id": plain.text(trajectory.replica_id),
         "generation": plain.integer(trajectory.generation),
         "screen_width": plain.integer(trajectory.screen[0]),
@@ -73,6 +74,16 @@ def begin_event(
     }
     row = {"time": time_s, **_frame_values(obs, frame), **_timing_values(obs.timing)}
     return {"kind": BEGIN, "u": origin.episode, "episode": episode, "row": row}
+
+
+def _image(trajectory: Trajectory, host: HostState | None) -> tuple[str | None, str | None]:
+    """Return digest and flavor of an episode's image; the host's default one where it says no other."""
+    digest = trajectory.image_digest
+    if host is None:
+        return digest, None
+    flavors = {image.digest: image.flavor for image in (host.image, *host.images)}
+    digest = digest or host.image.digest
+    return digest, flavors.get(digest)
 
 
 def step_event(
