@@ -34,10 +34,10 @@ def split_warm(warm: int, demand: Mapping[str, float], minimum: int) -> dict[str
     """Return the number of warm replicas for each image, `warm` together.
 
     Each image gets `minimum` where `warm` is enough for that, else an equal part. The rest goes in proportion
-    to the square root of demand, as the spread of independent requests does: a warm replica is replaced within
-    seconds, so it covers bursts rather than the mean, and a rare image needs more than its share of requests.
-    The method of D'Hondt rounds, so more demand for an image never gets it less. Where two have the same
-    claim, the first has it.
+    to the square root of demand, as the spread of independent requests does: a warm replica is replaced
+    within seconds, so it covers bursts rather than the mean, and a rare image needs more than its share of
+    requests. The method of D'Hondt rounds, so more demand for an image never gets it less. Where two have
+    the same claim, the first has it.
 
     Args:
         demand: A positive number for each image; the order breaks ties.
