@@ -81,7 +81,8 @@ def _image(trajectory: Trajectory, host: HostState | None) -> tuple[str | None, 
     digest = trajectory.image_digest
     if host is None:
         return digest, None
-    flavors = {image.digest: image.flavor for image in (host.image, *host.images)}
+    flavors = {host.image.digest: host.image.flavor}
+    flavors |= {image.digest: image.flavor for image in host.images}
     digest = digest or host.image.digest
     return digest, flavors.get(digest)
 
