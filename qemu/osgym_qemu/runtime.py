@@ -14,6 +14,7 @@ from osgym_host.runtimes.base import (
     BranchPoint,
     Capabilities,
     PointFailed,
+    ReclaimedMemory,
     Replica,
     ReplicaDestroyFailed,
     ReplicaNotFound,
@@ -21,6 +22,7 @@ from osgym_host.runtimes.base import (
     ReplicaSpec,
     Runtime,
     RuntimeNotRunning,
+    RuntimeUnsupported,
     StartReport,
     Usage,
 )
@@ -31,6 +33,7 @@ from osgym_host.runtimes.held_files import devices_of, held_files
 from osgym_host.runtimes.instance_groups import close_groups, open_groups
 from osgym_host.runtimes.replica_cgroup import CgroupGroup
 from osgym_host.runtimes.replica_table import ReplicaTable, check_name
+from osgym_host.runtimes.swap import reclaim
 from osgym_protocol.reach import ReachKind
 from osgym_qemu.agentless.attach import AgentlessGuests, is_agentless, notes_on, reach_of
 from osgym_qemu.branching import BranchPointStore
@@ -263,6 +266,29 @@ class QemuRuntime(Runtime):
         group = self._replicas.require(replica).vm.group
         if group is not None:
             group.set_cpu_weight(weight)
+
+    def can_pause(self, replica: Replica) -> bool:
+        group = self._replicas.require(replica).vm.group
+        return group is not None and group.can_freeze
+
+    async def pause(self, replica: Replica) -> None:
+        self._set_frozen(replica, True)
+
+    async def unpause(self, replica: Replica) -> None:
+        self._set_frozen(replica, False)
+
+    def _set_frozen(self, replica: Replica, frozen: bool) -> None:
+        found = self._replicas.require(replica)
+        if found.vm.group is None:
+            raise RuntimeUnsupported("a virtual machine without control groups cannot be paused")
+        found.set_frozen(found.vm.group, frozen)
+
+    async def reclaim(self, replica: Replica) -> ReclaimedMemory | None:
+        group = self._replicas.require(replica).vm.group
+        if group is None:
+            return None
+        # The golden image's memory, which all clones map, stays.
+        return await asyncio.to_thread(reclaim, group, shared=False)
 
     def replicas(self) -> Sequence[Replica]:
         return self._replicas.all()

@@ -74,8 +74,11 @@ passes and those of kswapd took a fifth of all CPU time."""
 _GAIN_MIB = 1.0
 
 
-def reclaim(group: CgroupGroup) -> ReclaimedMemory | None:
+def reclaim(group: CgroupGroup, *, shared: bool = True) -> ReclaimedMemory | None:
     """Move the memory of a group to swap. Blocking: 100 ms for 40 MiB, 25 ms for the working set of a step.
+
+    Args:
+        shared: Also what several processes have mapped. Without it, files that others use stay in memory.
 
     Returns:
         What was moved; None if the kernel cannot do it for one group, or does not say.
@@ -88,7 +91,7 @@ def reclaim(group: CgroupGroup) -> ReclaimedMemory | None:
         return None
     with group.swap_allowed():
         page_out(group.pids())
-        left_mib = _reclaim_rest(group)
+        left_mib = _reclaim_rest(group) if shared else group.charged_mib()
     if left_mib is None:
         return None
     compressed_mib = (group.swapped_mib() or 0.0) * read_swap().ratio

@@ -12,6 +12,7 @@ from typing import Any
 
 from osgym_host.addresses import GuestAddress
 from osgym_host.runtimes.base import ExitInfo, ExitReason, Replica, ReplicaSpec, RuntimeFault
+from osgym_host.runtimes.replica_cgroup import CgroupGroup
 from osgym_qemu.agentless.guest import AgentlessGuest
 from osgym_qemu.branching import BranchSource
 from osgym_qemu.cloning.managed_vm import ManagedVm
@@ -47,6 +48,7 @@ class QemuReplica(Replica):
         spread = zlib.crc32(spec.replica_id.encode()) / 0xFFFFFFFF
         self.liveness = Liveness(spread, time.monotonic())
         self._expected_pauses = 0
+        self._is_frozen = False
         self._console = b""
         self._cause: DeathCause | None = None
         self._tasks: set[asyncio.Task[None]] = set()
@@ -89,7 +91,19 @@ class QemuReplica(Replica):
     @property
     def exempt(self) -> bool:
         """Whether it is dead, being destroyed, or paused by the host."""
-        return self._dead.done() or self.destroying or self._cause is not None or self._expected_pauses > 0
+        paused = self._is_frozen or self._expected_pauses > 0
+        return self._dead.done() or self.destroying or self._cause is not None or paused
+
+    def set_frozen(self, group: CgroupGroup, frozen: bool) -> None:
+        """Stop QEMU's threads as they stand, or let them run on. Idempotent.
+
+        Raises:
+            OSError: The kernel refused.
+        """
+        group.set_frozen(frozen)
+        self._is_frozen = frozen
+        if not frozen:
+            self.liveness = self.liveness.answered(time.monotonic())
 
     @contextlib.asynccontextmanager
     async def expecting_pause(self) -> AsyncIterator[None]:

@@ -239,6 +239,9 @@ class VmManager:
         found = await self._launcher.adopt(record.name, process, record.keeper)
         if found is None:
             return None
+        if found.group is not None and found.group.can_freeze:  # it may have rested
+            with contextlib.suppress(OSError):
+                found.group.set_frozen(False)
         try:
             machine = await Machine.attach(found, folder / QMP_SOCKET, timeout_s=_ATTACH_TIMEOUT_S)
         except MachineFailed:
