@@ -45,7 +45,7 @@ class RestTerms:
     """
 
     pause_after_s: float = 2.0
-    reclaim_after_s: float = 30.0
+    reclaim_after_s: float = 300.0
     awake: int = 32
     keep_ready: int = 2
 

@@ -234,7 +234,7 @@ class Settings(BaseModel):
         description="Time without a call after which an idle replica is paused.",
     )
     reclaim_after_s: float = Field(
-        default=30,
+        default=300,
         gt=0,
         le=86400,
         description="Time without a call after which the memory of a paused replica is moved to swap even if "
