@@ -87,6 +87,8 @@ def test_clones_need_desktops_without_connections() -> None:
     """A connection that is open cannot be cloned."""
     with pytest.raises(SettingsError, match="warm_clones=on needs egress=none"):
         load(environment={"OSGYM_WARM_CLONES": "on", "OSGYM_EGRESS": "open"})
+    with pytest.raises(SettingsError, match="branching=on needs egress=none"):
+        load(environment={"OSGYM_BRANCHING": "on", "OSGYM_EGRESS": "open"})
 
 
 @pytest.mark.parametrize(
