@@ -72,6 +72,8 @@ _REST_MIB = 4.0
 A pass without a gain asks each shrinker of the kernel, and every mount has one: with 1,400 desktops such
 passes and those of kswapd took a fifth of all CPU time."""
 _GAIN_MIB = 1.0
+_STEP_MIB = 20.0
+"""Memory that is moved after a step. Where more was moved, as after a start, the kernel reclaims the rest."""
 
 
 def reclaim(group: CgroupGroup, *, shared: bool = True) -> ReclaimedMemory | None:
@@ -91,7 +93,9 @@ def reclaim(group: CgroupGroup, *, shared: bool = True) -> ReclaimedMemory | Non
         return None
     with group.swap_allowed():
         page_out(group.pids())
-        left_mib = _reclaim_rest(group) if shared else group.charged_mib()
+        left_mib = group.charged_mib()
+        if shared and left_mib is not None and (before_mib - left_mib > _STEP_MIB or left_mib > _REST_MIB):
+            left_mib = _reclaim_rest(group)
     if left_mib is None:
         return None
     compressed_mib = (group.swapped_mib() or 0.0) * read_swap().ratio
@@ -101,17 +105,14 @@ def reclaim(group: CgroupGroup, *, shared: bool = True) -> ReclaimedMemory | Non
 def _reclaim_rest(group: CgroupGroup) -> float | None:
     """Reclaim what the processes of a group share; return what is left, None if that is unknown."""
     before_mib = group.charged_mib()
-    passes = idle_passes = 0
-    while (
-        before_mib is not None
-        and before_mib >= _REST_MIB
-        and idle_passes < _IDLE_PASSES
-        and passes < _MAX_PASSES
-    ):
+    idle_passes = 0
+    for _ in range(_MAX_PASSES):
         group.reclaim()
         after_mib = group.charged_mib()
-        if after_mib is None:
+        if before_mib is None or after_mib is None:
             return None
-        passes, idle_passes = passes + 1, 0 if before_mib - after_mib >= _GAIN_MIB else idle_passes + 1
+        idle_passes = 0 if before_mib - after_mib >= _GAIN_MIB else idle_passes + 1
         before_mib = after_mib
+        if idle_passes == _IDLE_PASSES or after_mib < _REST_MIB:
+            break
     return before_mib
