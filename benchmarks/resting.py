@@ -252,8 +252,8 @@ async def work(desktops: Desktops, count: int, think_s: float, minutes: float) -
     gone = {row["pid"] for row in before} - {row["pid"] for row in await desktops.replicas()}
     found = {
         "worked": count, "think_s": think_s, "minutes": minutes, "steps": len(rows),
-        "steps_per_s": len(rows) / passed_s, "latency": summary(latencies),
-        "p99_ms": quantile(latencies, 0.99), "resting": len(pids),
+        "steps_per_s": sum(at <= minutes * 60 for at, _ in rows) / (minutes * 60),
+        "latency": summary(latencies), "p99_ms": quantile(latencies, 0.99), "resting": len(pids),
         "resting_cpu": (cpu_s(pids) - cpu_before[0]) / passed_s,
         "whole_cpu": (busy_cpu_s() - cpu_before[1]) / passed_s,
         "oom_kills": oom_kills() - kills,
