@@ -60,17 +60,27 @@ class Frames:
         self.counts.setdefault(kind, Counter())[digest] += 1
         self.pictures.setdefault(digest, png)
 
-    def wrong(self) -> dict[str, int]:
-        """Return how many frames of each kind differ from the most frequent one outside the panel."""
+    def wrong(self, pictures: Path | None) -> dict[str, int]:
+        """Return how many frames of each kind differ from the most frequent one outside the panel.
+
+        Args:
+            pictures: Folder that gets each of them, and the frequent ones.
+        """
         found = {}
         for kind, counts in self.counts.items():
-            reference = self._content(counts.most_common(1)[0][0])
-            found[kind] = sum(
-                count
-                for digest, count in counts.items()
-                if ImageChops.difference(reference, self._content(digest)).getbbox() is not None
-            )
+            usual = counts.most_common(1)[0][0]
+            reference = self._content(usual)
+            others = [digest for digest in counts if self._differs(reference, digest)]
+            found[kind] = sum(counts[digest] for digest in others)
+            if pictures is not None:
+                pictures.mkdir(parents=True, exist_ok=True)
+                for digest in (usual, *others):
+                    name = f"{kind}, {'usual' if digest == usual else counts[digest]}, {digest}.png"
+                    (pictures / name).write_bytes(self.pictures[digest])
         return found
+
+    def _differs(self, reference: Image.Image, digest: str) -> bool:
+        return ImageChops.difference(reference, self._content(digest)).getbbox() is not None
 
     def _content(self, digest: str) -> Image.Image:
         image = Image.open(io.BytesIO(self.pictures[digest])).convert("RGB")
@@ -307,7 +317,7 @@ async def measure(
             result["work"] = await work(desktops, args.worked, args.think_s, args.minutes)
             result["alive"] = len(await desktops.replicas())
         result["frames"] = {kind: sum(counts.values()) for kind, counts in desktops.frames.counts.items()}
-        result["wrong_frames"] = desktops.frames.wrong()
+        result["wrong_frames"] = desktops.frames.wrong(args.pictures)
         result["failures"] = desktops.failures
         print(
             f"  frames {result['frames']}, wrong {result['wrong_frames']}; failures {dict(desktops.failures)}"
@@ -325,6 +335,7 @@ def main() -> None:
     parser.add_argument("--worked", type=int, default=1024, help="desktops that policies work on (1024)")
     parser.add_argument("--think-s", type=float, default=60.0, help="mean time between two steps (60)")
     parser.add_argument("--minutes", type=float, default=30.0, help="duration of the work (30)")
+    parser.add_argument("--pictures", type=Path, help="folder for frames that are not as expected")
     parser.add_argument("--set", action="append", default=[], metavar="NAME=VALUE", help="a host setting")
     args = parser.parse_args()
     text = args.points or ",".join(str(n) for n in (1, 100, 300, 600, 900, 1200) if n < args.replicas)
