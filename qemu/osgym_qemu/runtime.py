@@ -287,8 +287,7 @@ class QemuRuntime(Runtime):
         group = self._replicas.require(replica).vm.group
         if group is None:
             return None
-        # The golden image's memory, which all clones map, stays.
-        return await asyncio.to_thread(reclaim, group, shared=False)
+        return await asyncio.to_thread(reclaim, group)
 
     def replicas(self) -> Sequence[Replica]:
         return self._replicas.all()

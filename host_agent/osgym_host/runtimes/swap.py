@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -76,11 +77,12 @@ _STEP_MIB = 20.0
 """Memory that is moved after a step. Where more was moved, as after a start, the kernel reclaims the rest."""
 
 
-def reclaim(group: CgroupGroup, *, shared: bool = True) -> ReclaimedMemory | None:
+def reclaim(group: CgroupGroup, *, before_shared: Callable[[], None] | None = None) -> ReclaimedMemory | None:
     """Move the memory of a group to swap. Blocking: 100 ms for 40 MiB, 25 ms for the working set of a step.
 
     Args:
-        shared: Also what several processes have mapped. Without it, files that others use stay in memory.
+        before_shared: Called before the kernel reclaims what several processes have mapped, which follows a
+            start. None: that stays in memory.
 
     Returns:
         What was moved; None if the kernel cannot do it for one group, or does not say.
@@ -94,7 +96,10 @@ def reclaim(group: CgroupGroup, *, shared: bool = True) -> ReclaimedMemory | Non
     with group.swap_allowed():
         page_out(group.pids())
         left_mib = group.charged_mib()
-        if shared and left_mib is not None and (before_mib - left_mib > _STEP_MIB or left_mib > _REST_MIB):
+        if left_mib is None:
+            return None
+        if before_shared is not None and (before_mib - left_mib > _STEP_MIB or left_mib > _REST_MIB):
+            before_shared()
             left_mib = _reclaim_rest(group)
     if left_mib is None:
         return None

@@ -360,8 +360,10 @@ class LocalRuntime(Runtime):
 
     def _reclaim(self, replica: LocalReplica) -> ReclaimedMemory | None:
         rootfs = spawn.rootfs_image(replica.spec).rootfs
-        self._locked_files.lock_mapped(replica.replica_id, replica.group.pids(), rootfs)
-        return reclaim(replica.group)
+        lock = self._locked_files.lock_mapped
+        return reclaim(
+            replica.group, before_shared=lambda: lock(replica.replica_id, replica.group.pids(), rootfs)
+        )
 
     async def witness(self, replica: Replica) -> None:
         found = self._replicas.require(replica)
