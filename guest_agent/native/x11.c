@@ -228,13 +228,18 @@ static int find_cursor(og_display *d) {
     if (cursor->stale) {
         xcb_xfixes_get_cursor_image_reply_t *image =
             xcb_xfixes_get_cursor_image_reply(d->c, xcb_xfixes_get_cursor_image(d->c), NULL);
-        if (!image) return broken(d);
         cursor->stale = false;
-        cursor->width = image->width;
-        cursor->height = image->height;
-        cursor->hot_x = image->xhot;
-        cursor->hot_y = image->yhot;
-        free(image);
+        if (image) {
+            cursor->width = image->width;
+            cursor->height = image->height;
+            cursor->hot_x = image->xhot;
+            cursor->hot_y = image->yhot;
+            free(image);
+        } else if (xcb_connection_has_error(d->c)) {
+            return OG_GONE;
+        } else { /* no cursor is shown, as after the end of the window manager */
+            cursor->width = cursor->height = 0;
+        }
     }
     xcb_query_pointer_reply_t *p = xcb_query_pointer_reply(d->c, xcb_query_pointer(d->c, d->root), NULL);
     if (!p) return broken(d);
