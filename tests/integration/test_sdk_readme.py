@@ -24,12 +24,12 @@ BLOCKS = re.findall(r"```python\n(.*?)```", README.read_text(), re.DOTALL)
 @pytest.mark.parametrize("index", range(len(BLOCKS)))
 def test_the_readmes_code_runs(index: int, tmp_path: Path) -> None:
     """Each block runs as it stands, against a host, and leaves nothing leased."""
-    if any(call in BLOCKS[index] for call in ("fork(", "rollouts(", "reset_many(")):
+    if any(call in BLOCKS[index] for call in ("fork(", "rollouts(", "reset_many(", "suspend(")):
         with Served(tmp_path, max_replicas=8) as served:
             _run(f"TASK = {TASK!r}\n{BLOCKS[index]}", served.urls[0], tmp_path)
             assert served.agent is not None
             assert served.agent.pool.view().leased == 0
-            taken = {"fork(": 2, "rollouts(": 1}
+            taken = {"fork(": 2, "rollouts(": 1, "suspend(": 1}
             assert served.runtime.points.taken == sum(taken[call] for call in taken if call in BLOCKS[index])
         return
     with serving(FakeV1Host()) as running:
