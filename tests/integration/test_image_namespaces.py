@@ -14,20 +14,11 @@ import pytest
 
 from osgym_host.images.content_store import open_folder
 from osgym_host.images.errors import ImageError
-from osgym_host.images.idmap import IdMap, current_idmap
+from osgym_host.images.idmap import IdMap
 from osgym_host.images.namespaces import NamespaceSpec, Overlay, call, operate, running
 from osgym_host.images.store import ImageStore
 
 pytestmark = pytest.mark.desktop
-
-
-@pytest.fixture(scope="module")
-def idmap() -> IdMap:
-    """The ids of whoever runs the tests."""
-    try:
-        return current_idmap()
-    except ImageError as exc:
-        pytest.skip(f"missing: {exc}")
 
 
 @pytest.fixture

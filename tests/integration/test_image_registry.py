@@ -21,8 +21,7 @@ from tests.support.local_http import serving_http
 from tests.support.moto_server import fake_aws
 
 from osgym_host.images.content_store import close_folder, open_folder
-from osgym_host.images.errors import ImageError
-from osgym_host.images.idmap import IdMap, current_idmap
+from osgym_host.images.idmap import IdMap
 from osgym_host.images.namespaces import NamespaceSpec, call, operate
 from osgym_host.images.progress import BakeProgress, ProgressDisplay
 from osgym_host.images.registry import oci
@@ -46,15 +45,6 @@ printf 'x' > "usr/share/with space/ä"
 head -c 9000000 /dev/urandom > usr/big
 find . -exec touch -hd @1700000000 {} +
 """
-
-
-@pytest.fixture(scope="module")
-def idmap() -> IdMap:
-    """The ids of whoever runs the tests."""
-    try:
-        return current_idmap()
-    except ImageError as exc:
-        pytest.skip(f"missing: {exc}")
 
 
 @pytest.fixture

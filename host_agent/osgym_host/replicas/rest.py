@@ -147,7 +147,7 @@ class ReplicaRest:
 
     @property
     def can_be_reclaimed(self) -> bool:
-        """Whether it is paused, and no reclaim has failed within the last `RETRY_S`."""
+        """Whether the replica is paused, and its last reclaim, if it freed nothing, is `RETRY_S` ago."""
         return self.stage is RestStage.PAUSED and time.monotonic() >= self._reclaim_after
 
     async def pause(self, idle_s: float = 0.0) -> None:

@@ -30,7 +30,7 @@ def read_document(place: Place, descriptor: oci.Descriptor) -> bytes:
     """Return a manifest or configuration, verified.
 
     Raises:
-        RegistryError: It is missing, too large, or not what the descriptor says.
+        RegistryError: The document is missing or too large, or its digest is not the one of the descriptor.
     """
     data = _bounded(place, descriptor.name)
     if len(data) != descriptor.size or hashlib.sha256(data).hexdigest() != descriptor.hex:

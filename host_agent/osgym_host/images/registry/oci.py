@@ -102,7 +102,7 @@ def parse(model: type[D], data: bytes, what: str) -> D:
     """Parse a document.
 
     Raises:
-        RegistryError: It is malformed.
+        RegistryError: The document is malformed.
     """
     try:
         return model.model_validate_json(data)

@@ -46,7 +46,7 @@ class Place(ABC):
         """Yield the content of an object from `offset` on.
 
         Raises:
-            RegistryError: There is no such object, or the place cannot be reached.
+            RegistryError: The place has no object of this name, or cannot be reached.
         """
 
     def write(self, name: str, source: Path) -> None:

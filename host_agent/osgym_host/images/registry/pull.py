@@ -53,7 +53,7 @@ def look_up(place: Place, name: str) -> RemoteImage:
     """Return the image of a place by its tag, or by a digest of its content or of its manifest.
 
     Raises:
-        RegistryError: There is none, or its documents are malformed.
+        RegistryError: The place has no such image, or its documents are malformed.
     """
     index = read_index(place)
     entry = index.find(name)
@@ -116,7 +116,7 @@ def pull(
         keep: Folder in which to keep all layers as a layout for others to pull from; None: they are removed.
 
     Raises:
-        RegistryError: There is no such image, or it is refused; the store is unchanged.
+        RegistryError: The place has no such image, or the image is refused. The store is unchanged.
     """
     with progress.shown():
         remote = look_up(place, name)
