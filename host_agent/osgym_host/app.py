@@ -395,7 +395,8 @@ def _rest_terms(settings: Settings) -> RestTerms | None:
     """
     rest, swap = settings.rest, read_swap()
     if rest == "auto":
-        rest = "reclaim" if swap.compressed else "off"
+        by_default = runtime_kind(settings.runtime).rests_by_default
+        rest = "reclaim" if by_default and swap.compressed else "off"
     if rest == "off":
         return None
     if rest == "reclaim" and not swap.total_mib:

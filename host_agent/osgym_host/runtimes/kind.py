@@ -38,11 +38,13 @@ class RuntimeKind(ABC):
         settings_model: Settings of this runtime only. Users write them below its name: `NAME.setting`.
         has_proxy: Replicas can connect by the host's proxy, as the settings `web` and `egress_by: proxy` ask.
         serves_many: Replicas of one host can be clones of several images, as the setting `images` asks.
+        rests_by_default: `rest: auto` lets replicas rest where the host has compressed swap.
     """
 
     settings_model: type[RuntimeSettings] = RuntimeSettings
     has_proxy: bool = False
     serves_many: bool = False
+    rests_by_default: bool = False
 
     @abstractmethod
     def find_image(self, settings: Settings) -> ImageRef:

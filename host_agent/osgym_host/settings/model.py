@@ -225,7 +225,7 @@ class Settings(BaseModel):
         description="Rest of replicas that nobody uses: warm ones, and those whose policy thinks. pause: "
         "their processes stand still once they are idle; reclaim: their memory is moved to swap as well, "
         "as far as it is needed. The next call wakes them. auto: reclaim where this host has compressed "
-        "swap (zram), else off.",
+        "swap (zram) and the runtime is local, else off.",
     )
     rest_after_s: float = Field(
         default=2,

@@ -26,6 +26,7 @@ class LocalKind(RuntimeKind):
 
     has_proxy = True
     serves_many = True
+    rests_by_default = True
 
     def find_image(self, settings: Settings) -> ImageRef:
         image = ImageStore(settings.data_dir).resolve(settings.image)
